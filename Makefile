@@ -1,0 +1,34 @@
+# Everything that a fresh machine needs beyond python3 (3.11+), venv, pip and make is installed here.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+JOBS ?= 2
+STAMP := $(VENV)/.installed
+
+.PHONY: demo test lint types bench docs clean
+
+demo: $(STAMP)
+	$(BIN)/torchmcl toy
+
+test: lint types
+	sh tests/install_browser.sh
+	OMP_NUM_THREADS=1 $(BIN)/pytest -q -n $(JOBS)
+
+lint: $(STAMP)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: $(STAMP)
+	$(BIN)/mypy
+
+bench: $(STAMP)
+	$(BIN)/python -m benchmarks
+
+clean:
+	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+
+$(STAMP): pyproject.toml constraints.txt
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install --quiet -c constraints.txt torch
+	$(BIN)/pip install --quiet -c constraints.txt -e '.[audio,dev]'
+	touch $@

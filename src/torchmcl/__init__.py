@@ -1,0 +1,3 @@
+"""Multiple Choice Learning for PyTorch."""
+
+__version__ = "0.1.0"
