@@ -1,0 +1,66 @@
+"""Which hypotheses learn from which target: rules that are functions of the cost alone."""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor
+
+__all__ = ["Assign", "Assignment", "relaxed", "top_n", "winner_takes_all"]
+
+
+class Assignment(NamedTuple):
+    """How much each hypothesis learns from each target (`weights`, summing to 1 over hypotheses), and which of
+    them count as its winners for the scores."""
+
+    weights: Float[Tensor, "*batch targets hypotheses"]
+    winners: Bool[Tensor, "*batch targets hypotheses"]
+
+
+Assign = Callable[[Tensor], Assignment]
+"""A rule: cost `(*batch, targets, hypotheses)` to `Assignment`. Bind its options with `functools.partial`."""
+
+
+def winner_takes_all(cost: Float[Tensor, "*batch targets hypotheses"]) -> Assignment:
+    """Only the best hypothesis learns from a target (eq. 2); of equals, the one with the lowest index.
+
+    >>> winner_takes_all(torch.tensor([[3.0, 1.0, 1.0]])).weights
+    tensor([[0., 1., 0.]])
+    """
+    winners = _best(cost)
+    return Assignment(winners.to(cost.dtype), winners)
+
+
+def top_n(cost: Float[Tensor, "*batch targets hypotheses"], n: int) -> Assignment:
+    """The `n` best hypotheses learn from a target in equal shares, and all of them count as winners.
+
+    >>> top_n(torch.tensor([[3.0, 1.0, 2.0]]), n=2).weights
+    tensor([[0.0000, 0.5000, 0.5000]])
+    """
+    if not 1 <= n <= cost.shape[-1]:
+        raise ValueError(f"n must be between 1 and the number of hypotheses {cost.shape[-1]}, got {n}")
+    best = cost.detach().sort(dim=-1, stable=True).indices[..., :n]
+    winners = torch.zeros_like(cost, dtype=torch.bool).scatter(-1, best, True)
+    return Assignment(winners.to(cost.dtype) / n, winners)
+
+
+def relaxed(cost: Float[Tensor, "*batch targets hypotheses"], epsilon: float) -> Assignment:
+    """The best hypothesis learns with weight `1 - epsilon`, the others share `epsilon`; only the best is a winner.
+
+    >>> relaxed(torch.tensor([[3.0, 1.0, 2.0]]), epsilon=0.5).weights
+    tensor([[0.2500, 0.5000, 0.2500]])
+    """
+    if not 0 <= epsilon <= 1:
+        raise ValueError(f"epsilon must be between 0 and 1, got {epsilon}")
+    winners = _best(cost)
+    others = cost.shape[-1] - 1
+    if others == 0:
+        return Assignment(winners.to(cost.dtype), winners)
+    share = torch.full_like(cost, epsilon / others, requires_grad=False)
+    return Assignment(share.masked_fill(winners, 1 - epsilon), winners)
+
+
+def _best(cost: Tensor) -> Tensor:
+    best = cost.detach().argmin(dim=-1, keepdim=True)
+    return torch.zeros_like(cost, dtype=torch.bool).scatter(-1, best, True)
