@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 import torch
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Int, Shaped
 from torch import Tensor
 
 __all__ = ["Assign", "Assignment", "relaxed", "top_n", "winner_takes_all"]
@@ -28,7 +28,7 @@ def winner_takes_all(cost: Float[Tensor, "*batch targets hypotheses"]) -> Assign
     >>> winner_takes_all(torch.tensor([[3.0, 1.0, 1.0]])).weights
     tensor([[0., 1., 0.]])
     """
-    winners = _best(cost)
+    winners = mask_of(best_index(cost), cost)
     return Assignment(winners.to(cost.dtype), winners)
 
 
@@ -41,7 +41,7 @@ def top_n(cost: Float[Tensor, "*batch targets hypotheses"], n: int) -> Assignmen
     if not 1 <= n <= cost.shape[-1]:
         raise ValueError(f"n must be between 1 and the number of hypotheses {cost.shape[-1]}, got {n}")
     best = cost.detach().sort(dim=-1, stable=True).indices[..., :n]
-    winners = torch.zeros_like(cost, dtype=torch.bool).scatter(-1, best, True)
+    winners = mask_of(best, cost)
     return Assignment(winners.to(cost.dtype) / n, winners)
 
 
@@ -53,7 +53,7 @@ def relaxed(cost: Float[Tensor, "*batch targets hypotheses"], epsilon: float) ->
     """
     if not 0 <= epsilon <= 1:
         raise ValueError(f"epsilon must be between 0 and 1, got {epsilon}")
-    winners = _best(cost)
+    winners = mask_of(best_index(cost), cost)
     others = cost.shape[-1] - 1
     if others == 0:
         return Assignment(winners.to(cost.dtype), winners)
@@ -61,6 +61,11 @@ def relaxed(cost: Float[Tensor, "*batch targets hypotheses"], epsilon: float) ->
     return Assignment(share.masked_fill(winners, 1 - epsilon), winners)
 
 
-def _best(cost: Tensor) -> Tensor:
-    best = cost.detach().argmin(dim=-1, keepdim=True)
-    return torch.zeros_like(cost, dtype=torch.bool).scatter(-1, best, True)
+def best_index(cost: Float[Tensor, "*batch hypotheses"]) -> Int[Tensor, "*batch 1"]:
+    """The index of the smallest cost; the lowest one of equals, and that of a NaN before any number."""
+    return cost.detach().argmin(dim=-1, keepdim=True)
+
+
+def mask_of(index: Int[Tensor, "*batch chosen"], like: Shaped[Tensor, "*batch hypotheses"]) -> Bool[Tensor, "*batch hypotheses"]:
+    """True at the given positions of the last axis of `like`."""
+    return torch.zeros_like(like, dtype=torch.bool).scatter(-1, index, True)

@@ -1,7 +1,7 @@
 """What every model returns: K points with scores, read as a conditional distribution."""
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal
 
 import torch
 from jaxtyping import Float, Int
@@ -95,7 +95,7 @@ class Hypotheses:
             raise ValueError(f"count needs scores with link 'sigmoid'; {kind} cannot tell how many targets there are")
         return self.scores.sum(-1)
 
-    def prune(self, threshold: float) -> Self:
+    def prune(self, threshold: float) -> "Hypotheses":
         """Give probability 0 to the hypotheses whose probability is below `threshold`.
 
         The most probable one always stays. Points are left as they are.
@@ -133,18 +133,18 @@ class Hypotheses:
 
         return VoronoiMixture(self, law)
 
-    def to(self, *args: Any, **kwargs: Any) -> Self:
+    def to(self, *args: Any, **kwargs: Any) -> "Hypotheses":
         """A copy on another device or in another dtype, as `Tensor.to`."""
         logits = None if self.logits is None else self.logits.to(*args, **kwargs)
         return replace(self, points=self.points.to(*args, **kwargs), logits=logits)
 
-    def detach(self) -> Self:
+    def detach(self) -> "Hypotheses":
         """A view outside of the graph."""
         return replace(
             self, points=self.points.detach(), logits=None if self.logits is None else self.logits.detach()
         )
 
-    def __getitem__(self, index: Any) -> Self:
+    def __getitem__(self, index: Any) -> "Hypotheses":
         index = index if isinstance(index, tuple) else (index,)
         rest = () if any(part is Ellipsis for part in index) else (...,)
         logits = None if self.logits is None else self.logits[(*index, *rest, slice(None))]

@@ -1,0 +1,235 @@
+"""The losses of Multiple Choice Learning; means over what takes part, so none depends on the batch's size."""
+
+from itertools import permutations
+
+import numpy as np
+import torch
+from jaxtyping import Bool, Float
+from scipy.optimize import linear_sum_assignment
+from torch import Tensor
+from torch.nn.functional import binary_cross_entropy_with_logits, softplus
+
+from torchmcl.assignment import Assign, best_index, mask_of, winner_takes_all
+from torchmcl.distances import Distance, check_shapes, cost_matrix, euclidean
+from torchmcl.hypotheses import Hypotheses
+from torchmcl.transport import mixture_cost
+
+__all__ = ["cell_loss", "mcl_loss", "pit_loss", "rmcl_loss", "scoring_loss", "transport_loss"]
+
+ENUMERATED_SOURCES = 4
+"""Up to so many sources, `pit_loss` tries all permutations (24) at once; above, the Hungarian method is faster."""
+
+
+def mcl_loss(
+    hypotheses: Hypotheses,
+    targets: Float[Tensor, "*batch targets dim"],
+    active: Bool[Tensor, "*batch targets"] | None = None,
+    *,
+    distance: Distance = euclidean,
+    assign: Assign = winner_takes_all,
+    best_target_only: bool = False,
+) -> Float[Tensor, ""]:
+    """The distance of each active target to the hypotheses that `assign` gives it (eq. 2), averaged over targets.
+
+    With `best_target_only`, each item learns from one target alone, the one that costs least: the rule of the
+    baselines with a single hypothesis.
+
+    >>> h = Hypotheses(torch.tensor([[0.0], [10.0]]))
+    >>> mcl_loss(h, torch.tensor([[1.0], [12.0]]))
+    tensor(1.5000)
+    """
+    each, _, active = _assigned(hypotheses.points, targets, active, distance, assign)
+    if best_target_only:
+        best = best_index(each.masked_fill(~active, torch.inf))
+        active = active & mask_of(best, active)
+    return _average(each, active)
+
+
+def scoring_loss(
+    logits: Float[Tensor, "*batch hypotheses"],
+    positive: Bool[Tensor, "*batch hypotheses"],
+    *,
+    negatives: int | None = None,
+    reweight: bool = True,
+) -> Float[Tensor, ""]:
+    """Binary cross-entropy of each score against "is this hypothesis a winner" (eq. 6), averaged over the heads.
+
+    `negatives` limits the non-winners that take part to so many, drawn uniformly for each item. Reweighted, each
+    drawn one stands for all that it was drawn from, so that the expected loss is that of all negatives; without,
+    as in the paper, scores come out too high.
+
+    >>> scoring_loss(torch.tensor([20.0, -20.0]), torch.tensor([True, False])).round()
+    tensor(0.)
+    """
+    if logits.shape != positive.shape:
+        raise ValueError(f"positive must be {tuple(logits.shape)} like logits, got {tuple(positive.shape)}")
+    if positive.dtype != torch.bool:
+        raise TypeError(f"positive must be a boolean mask, got {positive.dtype}")
+    if negatives is None:
+        return binary_cross_entropy_with_logits(logits, positive.to(logits.dtype))
+    if negatives < 1:
+        raise ValueError(f"negatives must be None (all) or at least 1, got {negatives}")
+    drawn = _draw(~positive, negatives)
+    stands_for = torch.ones_like(logits[..., :1])
+    if reweight:
+        available = (~positive).sum(-1, keepdim=True)
+        stands_for = (available / available.clamp(1, negatives)).to(logits.dtype)
+    share = positive + drawn * stands_for
+    entropy = softplus(torch.where(positive, -logits, logits))
+    return (share * entropy).sum() / share.sum().clamp(min=1)
+
+
+def cell_loss(
+    logits: Float[Tensor, "*batch hypotheses"], mass: Float[Tensor, "*batch hypotheses"]
+) -> Float[Tensor, ""]:
+    """Cross-entropy of `softmax(logits)` against `mass`, the share of an item's targets in each cell.
+
+    Averaged over the items that have targets; where all of `mass` is 0, one distribution over the cells has
+    nothing to say.
+
+    >>> cell_loss(torch.zeros(4), torch.tensor([0.5, 0.5, 0.0, 0.0]))
+    tensor(1.3863)
+    """
+    if logits.shape != mass.shape:
+        raise ValueError(f"mass must be {tuple(logits.shape)} like logits, got {tuple(mass.shape)}")
+    entropy = -(mass * logits.log_softmax(-1)).sum(-1)
+    return entropy.sum() / (mass.sum(-1) > 0).sum().clamp(min=1)
+
+
+def rmcl_loss(
+    hypotheses: Hypotheses,
+    targets: Float[Tensor, "*batch targets dim"],
+    active: Bool[Tensor, "*batch targets"] | None = None,
+    *,
+    distance: Distance = euclidean,
+    assign: Assign = winner_takes_all,
+    beta: float = 1.0,
+    negatives: int | None = None,
+    reweight: bool = True,
+) -> Float[Tensor, ""]:
+    """Resilient MCL: `mcl_loss` plus `beta` times the loss of the scores.
+
+    The scores learn by `scoring_loss` when the link of the hypotheses is `"sigmoid"` and by `cell_loss` when it
+    is `"softmax"`. An item without active targets contributes negatives to the former and nothing to the latter.
+
+    >>> h = Hypotheses(torch.tensor([[0.0], [10.0]]), torch.tensor([20.0, -20.0]))
+    >>> rmcl_loss(h, torch.tensor([[1.0]])).round(decimals=4)
+    tensor(1.)
+    """
+    if hypotheses.logits is None:
+        raise ValueError("hypotheses have no scores: rmcl_loss needs logits, mcl_loss works without")
+    if beta < 0:
+        raise ValueError(f"beta must not be negative, got {beta}")
+    each, winners, active = _assigned(hypotheses.points, targets, active, distance, assign)
+    winners = winners & active[..., None]
+    if hypotheses.link == "sigmoid":
+        scoring = scoring_loss(hypotheses.logits, winners.any(-2), negatives=negatives, reweight=reweight)
+    elif negatives is not None:
+        raise ValueError(f"negatives must be None with link 'softmax', which has no negatives to draw; got {negatives}")
+    else:
+        counts = winners.sum(-2)
+        mass = counts / counts.sum(-1, keepdim=True).clamp(min=1)
+        scoring = cell_loss(hypotheses.logits, mass.to(hypotheses.logits.dtype))
+    return _average(each, active) + beta * scoring
+
+
+def transport_loss(
+    hypotheses: Hypotheses,
+    targets: Float[Tensor, "*batch targets dim"],
+    active: Bool[Tensor, "*batch targets"] | None = None,
+    *,
+    distance: Distance = euclidean,
+) -> Float[Tensor, ""]:
+    """The exact Earth Mover's Distance between prediction and targets, averaged over the items that have targets.
+
+    Differentiable almost everywhere in the points (the gradient is the optimal plan) and in the scores (the dual
+    potentials). It adds to `mcl_loss` and `scoring_loss` by plain addition.
+
+    Right where the active targets of an input are its whole answer, as in localisation. Wrong where an input
+    carries one sample of a distribution: the expected transport cost to a single target is least when all
+    hypotheses sit at the median, and so they collapse. Use `rmcl_loss` there.
+
+    >>> h = Hypotheses(torch.tensor([[0.0], [10.0]]))
+    >>> transport_loss(h, torch.tensor([[0.0], [10.0]]))
+    tensor(0.)
+    """
+    cost, valid = mixture_cost(hypotheses, targets, active, distance=distance)
+    return (cost * valid).sum() / valid.sum().clamp(min=1)
+
+
+def pit_loss(
+    points: Float[Tensor, "*batch slots dim"],
+    activity_logits: Float[Tensor, "*batch slots"],
+    targets: Float[Tensor, "*batch slots dim"],
+    active: Bool[Tensor, "*batch slots"],
+    *,
+    distance: Distance = euclidean,
+) -> Float[Tensor, ""]:
+    """Permutation invariant training (eq. 13): slots and targets are matched at the least total cost.
+
+    A match costs the cross-entropy of the slot's activity plus, where the target is active, the distance: one
+    permutation for both terms. The loss is the mean cross-entropy over slots plus the mean distance over active
+    targets, of the matched pairs.
+
+    >>> points, there = torch.tensor([[0.0], [10.0]]), torch.tensor([20.0, 20.0])
+    >>> pit_loss(points, there, points.flip(0), torch.tensor([True, True])).round(decimals=4)
+    tensor(0.)
+    """
+    check_shapes(points, targets, active)
+    if targets.shape != points.shape:
+        raise ValueError(f"targets must be {tuple(points.shape)}, one for each slot, got {tuple(targets.shape)}")
+    if activity_logits.shape != points.shape[:-1]:
+        raise ValueError(f"activity_logits must be {tuple(points.shape[:-1])}, got {tuple(activity_logits.shape)}")
+    geometry, active = cost_matrix(points, targets, active, distance=distance)
+    geometry = geometry * active[..., None]
+    logits = activity_logits[..., None, :]
+    activity = softplus(torch.where(active[..., None], -logits, logits))
+    slots = _match((geometry + activity).detach())[..., None]
+    matched_geometry = geometry.take_along_dim(slots, -1)
+    matched_activity = activity.take_along_dim(slots, -1)
+    return matched_activity.mean() + matched_geometry.sum() / active.sum().clamp(min=1)
+
+
+def _assigned(
+    points: Tensor, targets: Tensor, active: Tensor | None, distance: Distance, assign: Assign
+) -> tuple[Tensor, Tensor, Tensor]:
+    """What each target costs under `assign`, its winners, and the mask of active targets."""
+    if assign is not winner_takes_all:
+        cost, active = cost_matrix(points, targets, active, distance=distance)
+        weights, winners = assign(cost)
+        return (weights * cost).sum(-1), winners, active
+    # Only winners have a gradient: measuring them once more is cheaper than a graph over all pairs.
+    with torch.no_grad():
+        cost, active = cost_matrix(points, targets, active, distance=distance)
+        best = best_index(cost)
+        winners = mask_of(best, cost)
+    targets = targets.masked_fill(~active[..., None], 0)
+    return distance(targets, points.take_along_dim(best, -2)), winners, active
+
+
+def _average(each: Tensor, active: Tensor) -> Tensor:
+    # A product, not a selection: a NaN hypothesis must not disappear behind an inactive target.
+    return (each * active).sum() / active.sum().clamp(min=1)
+
+
+def _draw(candidates: Tensor, n: int) -> Tensor:
+    """A mask of `n` distinct candidates for each row, or of all of them where there are fewer."""
+    keys = torch.rand(candidates.shape, device=candidates.device).masked_fill(~candidates, -1)
+    if n == 1:
+        best = keys.argmax(-1, keepdim=True)
+    else:
+        best = keys.topk(min(n, keys.shape[-1]), dim=-1, sorted=False).indices
+    return candidates & mask_of(best, candidates)
+
+
+def _match(cost: Tensor) -> Tensor:
+    """The slot of each target in the cheapest permutation of `cost (*batch, targets, slots)`."""
+    sources = cost.shape[-1]
+    if sources <= ENUMERATED_SOURCES:
+        orders = torch.tensor(list(permutations(range(sources))), device=cost.device)
+        each = cost[..., None, :, :].take_along_dim(orders[..., None].expand(*cost.shape[:-2], -1, -1, 1), -1)
+        return orders[each.squeeze(-1).sum(-1).argmin(-1)]
+    # A NaN has no cheapest permutation; any will do, for it makes the loss NaN.
+    matrices = cost.nan_to_num().reshape(-1, sources, sources).double().cpu().numpy()
+    slots = np.array([linear_sum_assignment(matrix)[1] for matrix in matrices], dtype=np.int64)
+    return torch.from_numpy(slots.reshape(cost.shape[:-1])).to(cost.device)

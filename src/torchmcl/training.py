@@ -1,0 +1,173 @@
+"""The one way in which everything here is trained: a network, a loss, metrics and an optimiser, by Lightning."""
+
+import math
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
+from typing import Any
+
+import torch
+from lightning.pytorch import Callback, LightningModule, Trainer
+from torch import Tensor, nn
+from torch.optim import Adam, Optimizer
+from torch.optim.lr_scheduler import LambdaLR
+from torchmetrics import Metric, MetricCollection
+
+from torchmcl.errors import UserError
+from torchmcl.hypotheses import Hypotheses
+
+__all__ = [
+    "KeepBest",
+    "Learner",
+    "Loss",
+    "Schedule",
+    "TensorBatches",
+    "constant",
+    "cosine",
+    "flat_cosine",
+]
+
+Loss = Callable[[Hypotheses, Tensor, Tensor | None], Tensor]
+"""A function of hypotheses, targets and active."""
+
+Schedule = Callable[[float, int], float]
+"""The factor of the learning rate after so many (fractional) epochs of so many."""
+
+
+def constant(epoch: float, epochs: int) -> float:
+    """The same rate throughout."""
+    return 1.0
+
+
+def cosine(epoch: float, epochs: int) -> float:
+    """From 1 to 0 along half a cosine."""
+    return 0.5 * (1 + math.cos(math.pi * min(epoch / epochs, 1.0)))
+
+
+def flat_cosine(epoch: float, epochs: int) -> float:
+    """1 in the first half, then to 0 along half a cosine."""
+    return 1.0 if epoch < epochs / 2 else cosine(epoch - epochs / 2, max(epochs - epochs // 2, 1))
+
+
+class Learner(LightningModule):
+    """Trains `network` on batches `(inputs, targets, active)`; what a batch holds beyond these is left aside.
+
+    `optimizer` is called with the parameters; `schedule` multiplies its learning rate at each step. The loss of the
+    validation batches is logged as `validation_loss`, and each of `metrics` under its own name.
+    """
+
+    def __init__(
+        self,
+        network: nn.Module,
+        loss: Loss,
+        *,
+        optimizer: Callable[[Iterable[nn.Parameter]], Optimizer] = partial(Adam, lr=1e-3),
+        schedule: Schedule = constant,
+        metrics: dict[str, Metric] | None = None,
+    ) -> None:
+        super().__init__()
+        self.network = network
+        self.loss = loss
+        self.optimizer = optimizer
+        self.schedule = schedule
+        self.metrics = MetricCollection(dict(metrics or {}), compute_groups=False)
+
+    def forward(self, inputs: Any) -> Hypotheses:
+        return self.network(inputs)
+
+    def training_step(self, batch: Sequence[Any], batch_idx: int) -> Tensor:
+        inputs, targets, active = batch[:3]
+        hypotheses = self(inputs)
+        loss = self.loss(hypotheses, targets, active)
+        if not math.isfinite(loss.item()):
+            raise UserError(self._diagnosis(batch, hypotheses, loss, batch_idx))
+        self.log("training_loss", loss.detach(), on_step=False, on_epoch=True, batch_size=len(targets))
+        return loss
+
+    def validation_step(self, batch: Sequence[Any], batch_idx: int) -> None:
+        inputs, targets, active = batch[:3]
+        hypotheses = self(inputs)
+        loss = self.loss(hypotheses, targets, active)
+        self.log("validation_loss", loss, batch_size=len(targets), prog_bar=True, sync_dist=True)
+        for name, metric in self.metrics.items():
+            metric.update(hypotheses, targets, active)
+            self.log(name, metric)
+
+    def configure_optimizers(self) -> Any:
+        optimizer = self.optimizer(self.parameters())
+        epochs = self.trainer.max_epochs or 1
+        steps = max(int(self.trainer.estimated_stepping_batches) / epochs, 1)
+        scheduler = LambdaLR(optimizer, lambda step: self.schedule(step / steps, epochs))
+        return {"optimizer": optimizer, "lr_scheduler": {"scheduler": scheduler, "interval": "step"}}
+
+    def _diagnosis(self, batch: Sequence[Any], hypotheses: Hypotheses, loss: Tensor, index: int) -> str:
+        inputs, targets, active = batch[:3]
+        present = targets if active is None else targets[active]
+        suspects = {
+            "inputs": inputs,
+            "active targets": present,
+            "weights": torch.cat([p.detach().flatten() for p in self.network.parameters()]),
+            "hypotheses": hypotheses.points,
+            "logits": hypotheses.logits,
+        }
+        found = [
+            name
+            for name, value in suspects.items()
+            if isinstance(value, Tensor) and value.is_floating_point() and not torch.isfinite(value).all()
+        ]
+        return (
+            f"training stopped at batch {index} of epoch {self.current_epoch}: the loss is {loss.item()}; "
+            f"not finite: {', '.join(found) if found else 'the loss alone'}"
+        )
+
+
+class KeepBest(Callback):
+    """Ends training with the weights that had the lowest `validation_loss`, kept in memory meanwhile."""
+
+    def __init__(self, patience: int | None = None) -> None:
+        self.patience = patience
+        self.best = math.inf
+        self.epoch = -1
+        self.weights: dict[str, Tensor] = {}
+
+    def on_validation_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        loss = trainer.callback_metrics.get("validation_loss")
+        if trainer.sanity_checking or loss is None:
+            return
+        if loss.item() < self.best:
+            self.best, self.epoch = loss.item(), trainer.current_epoch
+            self.weights = {name: value.detach().clone() for name, value in pl_module.state_dict().items()}
+        elif self.patience is not None and trainer.current_epoch - self.epoch >= self.patience:
+            trainer.should_stop = True
+
+    def on_fit_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        if self.weights:
+            pl_module.load_state_dict(self.weights)
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"best": self.best, "epoch": self.epoch, "weights": self.weights}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        self.best, self.epoch, self.weights = state_dict["best"], state_dict["epoch"], state_dict["weights"]
+
+
+class TensorBatches:
+    """Batches of tensors that are in memory: slices of one permutation an epoch, nothing item by item.
+
+    >>> [x.tolist() for (x,) in TensorBatches(torch.arange(5), batch_size=2)]
+    [[0, 1], [2, 3], [4]]
+    """
+
+    def __init__(self, *tensors: Tensor, batch_size: int, shuffle_seed: int | None = None) -> None:
+        self.tensors = tensors
+        self.batch_size = batch_size
+        self.shuffle = None if shuffle_seed is None else torch.Generator().manual_seed(shuffle_seed)
+
+    def __len__(self) -> int:
+        return math.ceil(len(self.tensors[0]) / self.batch_size)
+
+    def __iter__(self) -> Iterator[tuple[Tensor, ...]]:
+        tensors = self.tensors
+        if self.shuffle is not None:
+            order = torch.randperm(len(tensors[0]), generator=self.shuffle).to(tensors[0].device)
+            tensors = tuple(tensor[order] for tensor in tensors)
+        yield from zip(*(tensor.split(self.batch_size) for tensor in tensors), strict=True)
