@@ -45,7 +45,7 @@ def cosine(epoch: float, epochs: int) -> float:
 
 def flat_cosine(epoch: float, epochs: int) -> float:
     """1 in the first half, then to 0 along half a cosine."""
-    return 1.0 if epoch < epochs / 2 else cosine(epoch - epochs / 2, max(epochs - epochs // 2, 1))
+    return 1.0 if epoch < epochs / 2 else cosine(2 * epoch - epochs, epochs)
 
 
 class Learner(LightningModule):
