@@ -1,0 +1,195 @@
+"""Optimal plans and potentials of a batch of transport problems, by a solver for each number of rows."""
+
+from collections.abc import Callable
+from typing import NamedTuple, TypeVar
+
+import ot
+import torch
+from torch import Tensor
+
+__all__ = ["Solution", "optimal_plan"]
+
+
+class Solution(NamedTuple):
+    """An optimal plan `(n, rows, columns)` and the potentials `(n, rows)`, `(n, columns)` that prove it."""
+
+    plan: Tensor
+    rows: Tensor
+    columns: Tensor
+
+
+Solver = Callable[[Tensor, Tensor, Tensor], Solution]
+
+
+def optimal_plan(cost: Tensor, rows: Tensor, columns: Tensor) -> Solution:
+    """Group the items by their number of rows with mass, and give each group the solver for that number."""
+    if columns.shape[-1] < rows.shape[-1] and columns.shape[-1] <= 3:
+        plan, column_potential, row_potential = optimal_plan(cost.mT, columns, rows)
+        return Solution(plan.mT, row_potential, column_potential)
+    solution = Solution(*(torch.zeros_like(value) for value in (cost, rows, columns)))
+    mass = rows > torch.finfo(rows.dtype).eps
+    count = mass.sum(-1)
+    for size, solver in enumerate((_one_row, _two_rows, _three_rows), start=1):
+        _solve_group(solution, (count == size).nonzero()[:, 0], size, solver, (cost, rows, columns, mass))
+    for item in (count > 3).nonzero().flatten():
+        size = int(count[item])
+        _solve_group(solution, item[None], size, _many_rows, (cost, rows, columns, mass))
+    reach = (cost - solution.columns[:, None, :]).amin(-1)
+    return solution._replace(rows=torch.where(mass, solution.rows, reach))
+
+
+def _solve_group(
+    solution: Solution,
+    items: Tensor,
+    size: int,
+    solver: Solver,
+    problem: tuple[Tensor, Tensor, Tensor, Tensor],
+) -> None:
+    if len(items) == 0:
+        return
+    cost, rows, columns, mass = problem
+    chosen = mass[items].nonzero()[:, 1].view(-1, size)
+    at = items[:, None], chosen
+    part = solver(cost[at], rows[at], columns[items])
+    solution.plan[at], solution.rows[at], solution.columns[items] = part
+
+
+def _one_row(cost: Tensor, rows: Tensor, columns: Tensor) -> Solution:
+    return Solution(columns[:, None], torch.zeros_like(rows), cost[:, 0])
+
+
+def _two_rows(cost: Tensor, rows: Tensor, columns: Tensor) -> Solution:
+    """Columns go to the first row in the order of their cost difference until it is full."""
+    key = cost[:, 0] - cost[:, 1]
+    first = _fill(key, rows[:, :1], columns)
+    potential = torch.cat([_last(key, first), torch.zeros_like(rows[:, 1:])], -1)
+    return Solution(torch.stack([first, columns - first], 1), potential, _conjugate(cost, potential))
+
+
+def _three_rows(cost: Tensor, rows: Tensor, columns: Tensor) -> Solution:
+    """Maximise the dual over the potential `v` of the first row, the second row's being at its best for `v`.
+
+    `g(v) = max_u rows_0 v + rows_1 u + sum_k columns_k min(cost_0k - v, cost_1k - u, cost_2k)` is concave and
+    piecewise linear. Each `v` gives a plan that is right but for a mass `slope` which the third row has and
+    the first lacks; its tangent is `value + slope v`, where `value` is the cost of the plan. Two tangents of
+    opposite slopes meet at the next `v`. If `g` reaches them there, the mixture of their plans in which the
+    slopes cancel is optimal; otherwise the new tangent replaces one of them.
+    """
+    first, second, third = (row.contiguous() for row in cost.unbind(1))
+    problem = Problem(first, second, third, rows[:, 0:1], rows[:, 1:2], columns)
+    solution = Solution(*(torch.empty_like(value) for value in (cost, rows, columns)))
+    items = torch.arange(len(cost), device=cost.device)
+    rising, falling = (_tangent(problem, torch.full_like(rows[:, :1], v)) for v in (-torch.inf, torch.inf))
+    while len(items):
+        new = _tangent(problem, (falling.value - rising.value) / (rising.slope - falling.slope))
+        done = _is_optimal(new, rising, falling).squeeze(-1)
+        up = new.slope >= 0
+        rising, falling = _where(up, new, rising), _where(up, falling, new)
+        if done.any():
+            ended, going = done.nonzero()[:, 0], (~done).nonzero()[:, 0]
+            sides = (_select(side, ended) for side in (new, rising, falling))
+            for whole, part in zip(solution, _mix(_select(problem, ended), *sides), strict=True):
+                whole[items[ended]] = part
+            problem = _select(problem, going)
+            rising, falling = _select(rising, going), _select(falling, going)
+            items = items[going]
+    return solution
+
+
+class Problem(NamedTuple):
+    """The costs of the three rows `(n, columns)`, the masses of the first two `(n, 1)` and of the columns."""
+
+    first: Tensor
+    second: Tensor
+    third: Tensor
+    first_mass: Tensor
+    second_mass: Tensor
+    columns: Tensor
+
+
+class Tangent(NamedTuple):
+    """A line above the dual that touches it at `v`, and what the second row gets in the plan behind it."""
+
+    value: Tensor
+    slope: Tensor
+    v: Tensor
+    second: Tensor
+
+
+Part = TypeVar("Part", Problem, Tangent)
+
+
+def _tangent(problem: Problem, v: Tensor) -> Tangent:
+    """Fill the second row where it gains most over the better of the first, shifted by `v`, and the third."""
+    to_first = problem.first - v <= problem.third
+    rest = torch.where(to_first, problem.first, problem.third)
+    # an infinite v, the first row before or after anything else, shifts all keys alike
+    key = problem.second - torch.where(to_first & v.isfinite(), problem.first - v, rest)
+    second = _fill(key, problem.second_mass, problem.columns)
+    others = problem.columns - second
+    value = (others * rest + second * problem.second).sum(-1, keepdim=True)
+    return Tangent(value, problem.first_mass - (others * to_first).sum(-1, keepdim=True), v, second)
+
+
+def _is_optimal(new: Tangent, rising: Tangent, falling: Tangent) -> Tensor:
+    """Whether the dual at `new.v` is where the other two tangents meet, or as close as rounding allows."""
+    eps = torch.finfo(new.v.dtype).eps
+    climb = rising.slope * new.v
+    gap = rising.value + climb - (new.value + new.slope * new.v)
+    reached = gap <= 8 * eps * (rising.value.abs() + climb.abs())
+    return reached | (new.slope >= rising.slope) | (new.slope <= falling.slope) | (new.slope.abs() <= eps)
+
+
+def _mix(problem: Problem, new: Tangent, rising: Tangent, falling: Tangent) -> Solution:
+    """The plan between two tangents in which their slopes cancel, with the potentials at the newest."""
+    share = rising.slope / (rising.slope - falling.slope)
+    second = rising.second.lerp(falling.second, share)
+    first, last = (
+        (problem.columns - side.second) * (problem.first - side.v <= problem.third)
+        for side in (rising, falling)
+    )
+    first = first.lerp(last, share)
+    rest = torch.minimum(problem.first - new.v, problem.third)
+    u = _last(problem.second - rest, new.second)
+    return Solution(
+        torch.stack([first, second, (problem.columns - first - second).clamp(min=0)], 1),
+        torch.cat([new.v, u, torch.zeros_like(u)], -1),
+        torch.minimum(rest, problem.second - u),
+    )
+
+
+def _where(condition: Tensor, yes: Tangent, no: Tangent) -> Tangent:
+    return Tangent(*(torch.where(condition, a, b) for a, b in zip(yes, no, strict=True)))
+
+
+def _select(values: Part, index: Tensor) -> Part:
+    return type(values)(*(value.index_select(0, index) for value in values))
+
+
+def _fill(key: Tensor, capacity: Tensor, mass: Tensor) -> Tensor:
+    """How much is taken of each mass when they are taken in ascending order of `key` up to `capacity`."""
+    order = key.argsort(-1)
+    mass = mass.gather(-1, order)
+    taken = torch.minimum((capacity - mass.cumsum(-1) + mass).clamp(min=0), mass)
+    return torch.empty_like(taken).scatter_(-1, order, taken)
+
+
+def _last(key: Tensor, taken: Tensor) -> Tensor:
+    return key.masked_fill(taken <= 0, -torch.inf).amax(-1, keepdim=True)
+
+
+def _many_rows(cost: Tensor, rows: Tensor, columns: Tensor) -> Solution:
+    """Network simplex, for a single item."""
+    used = (columns[0] > 0).nonzero().flatten()
+    some = cost[0][:, used]
+    scale = some.abs().amax().clamp(min=torch.finfo(cost.dtype).tiny)
+    # POT compares with absolute tolerances
+    problem = (rows[0], columns[0, used], some / scale)
+    moved, log = ot.emd(*(value.cpu().numpy() for value in problem), log=True)
+    plan = torch.zeros_like(cost[0]).index_copy(1, used, torch.as_tensor(moved).to(cost))
+    potential = torch.as_tensor(log["u"]).to(rows)[None] * scale
+    return Solution(plan[None], potential, _conjugate(cost, potential))
+
+
+def _conjugate(cost: Tensor, potential: Tensor) -> Tensor:
+    return (cost - potential[..., None]).amin(-2)
