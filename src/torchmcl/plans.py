@@ -3,7 +3,6 @@
 from collections.abc import Callable
 from typing import NamedTuple, TypeVar
 
-import ot
 import torch
 from torch import Tensor
 
@@ -180,6 +179,8 @@ def _last(key: Tensor, taken: Tensor) -> Tensor:
 
 def _many_rows(cost: Tensor, rows: Tensor, columns: Tensor) -> Solution:
     """Network simplex, for a single item."""
+    import ot  # takes seconds to import
+
     used = (columns[0] > 0).nonzero().flatten()
     some = cost[0][:, used]
     scale = some.abs().amax().clamp(min=torch.finfo(cost.dtype).tiny)

@@ -1,4 +1,4 @@
-"""Exact optimal transport between weighted points, for a whole batch at once, with exact gradients."""
+"""How far hypotheses are from the targets: exact batched optimal transport, and the distance to the nearest."""
 
 from typing import Any
 
@@ -10,7 +10,7 @@ from torchmcl.distances import Distance, cost_matrix, euclidean
 from torchmcl.hypotheses import Hypotheses
 from torchmcl.plans import optimal_plan
 
-__all__ = ["emd", "mixture_cost", "transport_cost"]
+__all__ = ["emd", "mixture_cost", "oracle_error", "transport_cost"]
 
 
 def transport_cost(
@@ -90,6 +90,25 @@ def emd(
     """
     value, valid = mixture_cost(hypotheses, targets, active, distance=distance, target_weights=target_weights)
     return value.masked_fill(~valid, torch.nan)
+
+
+def oracle_error(
+    hypotheses: Hypotheses,
+    targets: Float[Tensor, "*batch targets dim"],
+    active: Bool[Tensor, "*batch targets"] | None = None,
+    *,
+    distance: Distance = euclidean,
+) -> Float[Tensor, "*batch"]:
+    """The distance from an active target to the nearest hypothesis, averaged over the active targets of an item.
+
+    `mean_m min_k distance(targets_m, points_k)`, whatever the scores. NaN for an item with no active target.
+
+    >>> h = Hypotheses(torch.tensor([[0.0], [1.0]]))
+    >>> oracle_error(h, torch.tensor([[0.0], [3.0]]))
+    tensor(1.)
+    """
+    cost, active = cost_matrix(hypotheses.points, targets, active, distance=distance)
+    return cost.amin(-1).masked_fill(~active, 0).sum(-1) / active.sum(-1)
 
 
 def _normalise(weights: Tensor) -> Tensor:
