@@ -1,0 +1,196 @@
+"""The sounds that scenes are made of: your own files or synthesised ones, dealt to splits that share none."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import lru_cache
+from pathlib import Path
+
+import numpy as np
+import soundfile
+from jaxtyping import Bool, Float, Float32
+from scipy.signal import resample_poly
+
+from torchmcl.audio.synthesis import SOUNDS, synthesise
+from torchmcl.errors import UserError
+
+__all__ = ["Clip", "by_label", "deal", "folder_clips", "load", "synthesised_clips", "trim"]
+
+LONGEST = 5.0
+READ_AT_MOST = 60.0
+PER_LABEL = 90
+MOST_PER_LABEL = 1000
+PART = 5
+
+Signal = Float[np.ndarray, "samples"]
+
+
+@dataclass(frozen=True)
+class Clip:
+    """One sound: the file at `path`, or what the generator makes of `seed` where there is none."""
+
+    label: str
+    number: int
+    path: Path | None = None
+    seed: int = 0
+
+    @property
+    def name(self) -> str:
+        """The name in descriptions of scenes: the label and three digits.
+
+        >>> Clip("knock", 42).name
+        'knock042.wav'
+        """
+        return f"{self.label}{self.number:03d}.wav"
+
+
+def synthesised_clips(seed: int) -> tuple[Clip, ...]:
+    """The clips of all kinds of synthesised sounds; another seed, other sounds."""
+    return tuple(Clip(label, number, seed=seed) for label in SOUNDS for number in range(PER_LABEL))
+
+
+def folder_clips(folder: str | Path) -> tuple[Clip, ...]:
+    """The sound files of a folder with one subfolder a class, in the order of their names.
+
+    Everything that libsndfile reads is taken by its suffix, hidden files and other files are left alone.
+    Headers are read here, so that a broken file is found before the work begins.
+    """
+    folder = Path(folder)
+    if not folder.is_dir():
+        raise UserError(f"{folder}: there is no such folder of sounds")
+    suffixes = {f".{name.lower()}" for name in soundfile.available_formats()} - {".raw"} | {".oga", ".opus"}
+    clips: list[Clip] = []
+    for subfolder in sorted(path for path in folder.iterdir() if path.is_dir() and path.name[0] != "."):
+        visible = (path for path in subfolder.iterdir() if path.name[0] != ".")
+        files = sorted(path for path in visible if path.suffix.lower() in suffixes)
+        if any(mark in subfolder.name for mark in ',"\r\n'):
+            raise UserError(f"{subfolder}: the name of a class must have no comma, quote or line break")
+        if len(files) > MOST_PER_LABEL:
+            raise UserError(f"{subfolder}: has {len(files)} sounds, a class may have {MOST_PER_LABEL}")
+        clips += [Clip(subfolder.name, number, _checked(path)) for number, path in enumerate(files)]
+    if not clips:
+        raise UserError(f"{folder}: has no sounds, it must have one subfolder a class with sound files in it")
+    return tuple(clips)
+
+
+def deal(
+    clips: Iterable[Clip], splits: int, seed: int, parted: bool
+) -> dict[tuple[int, str], tuple[Clip, ...]]:
+    """Deal the clips of each class to `splits` splits, numbered from 1, so that no clip is in two of them.
+
+    Parted, a fifth of each split is kept for its test recordings, again without a clip in common; otherwise
+    all are train. A split that gets nothing is an error.
+    """
+    parts = ("train", "test") if parted else ("train",)
+    pools: dict[tuple[int, str], list[Clip]] = {
+        (split, part): [] for split in range(1, splits + 1) for part in parts
+    }
+    rng = np.random.default_rng(seed)
+    for members in by_label(clips).values():
+        for place, index in enumerate(rng.permutation(len(members))):
+            turn, split = divmod(place, splits)
+            part = "test" if parted and turn % PART == 1 else "train"
+            pools[split + 1, part].append(members[index])
+    empty = [f"split {split} {part}" for (split, part), pool in pools.items() if not pool]
+    if empty:
+        raise UserError(f"too few sounds: none is left for {', '.join(empty)}; a class needs {len(pools)}")
+    return {key: tuple(pool) for key, pool in pools.items()}
+
+
+def by_label(clips: Iterable[Clip]) -> Mapping[str, Sequence[Clip]]:
+    """The clips of each class."""
+    groups: dict[str, list[Clip]] = {}
+    for clip in clips:
+        groups.setdefault(clip.label, []).append(clip)
+    return groups
+
+
+@lru_cache(maxsize=256)
+def load(clip: Clip, sample_rate: int) -> Float32[np.ndarray, "samples"]:
+    """The clip as one channel at `sample_rate`, trimmed to what is audible, with a level of 1; read-only.
+
+    The level is the root mean square of what is less than 30 dB below the loudest moment.
+    """
+    if clip.path is None:
+        words = [clip.seed, sorted(SOUNDS).index(clip.label), clip.number]
+        signal = synthesise(clip.label, np.random.default_rng(words), sample_rate)
+    else:
+        signal = _read(clip.path, sample_rate)
+    signal = trim(signal, sample_rate)
+    if not len(signal):
+        raise UserError(f"{clip.path}: is silent")
+    signal = signal * _fades(len(signal), sample_rate)
+    energy = _frame_energy(signal, sample_rate)
+    level = np.sqrt(energy[energy > energy.max() * 1e-3].mean())
+    return _frozen((signal / level).astype(np.float32))
+
+
+def trim(signal: Signal, sample_rate: int, floor: float = -40.0, pause: float = 0.5) -> Signal:
+    """The part of a sound that a label can honestly call active.
+
+    Silence, which is what lies `floor` decibels below the loudest 10 ms, is cut off at both ends. Where it
+    lasts longer than `pause` seconds the sound falls into pieces; that with most energy is kept, up to 5 s.
+    """
+    energy = _frame_energy(signal, sample_rate)
+    audible = np.flatnonzero(_above(energy, floor))
+    if not len(audible):
+        return signal[:0]
+    hop = sample_rate // 100
+    breaks = np.flatnonzero(np.diff(audible) * hop > pause * sample_rate)
+    firsts = audible[np.r_[0, breaks + 1]]
+    lasts = audible[np.r_[breaks, len(audible) - 1]]
+    total = np.r_[0.0, np.cumsum(energy)]
+    best = np.argmax(total[lasts + 1] - total[firsts])
+    start = firsts[best] * hop
+    return signal[start : min((lasts[best] + 1) * hop, start + int(LONGEST * sample_rate))]
+
+
+def _above(energy: Float[np.ndarray, "frames"], floor: float) -> Bool[np.ndarray, "frames"]:
+    return (energy > 0) & (energy >= energy.max(initial=0.0) * 10 ** (floor / 10))
+
+
+def _frame_energy(signal: Signal, sample_rate: int) -> Float[np.ndarray, "frames"]:
+    """Mean square of successive 10 ms, the last of them padded with silence."""
+    hop = sample_rate // 100
+    padded = np.pad(signal.astype(np.float64), (0, -len(signal) % hop))
+    return np.square(padded).reshape(-1, hop).mean(axis=1)
+
+
+def _fades(length: int, sample_rate: int) -> Signal:
+    """A millisecond to come, ten to go: no clicks where a sound was cut."""
+    time = np.arange(1, length + 1) / sample_rate
+    return np.minimum(1.0, np.minimum(time / 1e-3, time[::-1] / 1e-2))
+
+
+def _frozen(signal: Float32[np.ndarray, "samples"]) -> Float32[np.ndarray, "samples"]:
+    signal.flags.writeable = False
+    return signal
+
+
+def _checked(path: Path) -> Path:
+    try:
+        frames = soundfile.info(path).frames
+    except (soundfile.SoundFileError, OSError) as error:
+        raise _broken(path, error) from None
+    if frames == 0:
+        raise UserError(f"{path}: has no samples")
+    return path
+
+
+def _read(path: Path, sample_rate: int) -> Signal:
+    """The first minute of a file, its channels averaged, at `sample_rate`."""
+    try:
+        with soundfile.SoundFile(path) as file:
+            rate = file.samplerate
+            signal = file.read(int(READ_AT_MOST * rate), dtype="float64", always_2d=True).mean(axis=1)
+    except (soundfile.SoundFileError, OSError) as error:
+        raise _broken(path, error) from None
+    if not np.isfinite(signal).all():
+        raise UserError(f"{path}: has samples that are not finite numbers")
+    ratio = Fraction(sample_rate, rate).limit_denominator(1000)
+    return resample_poly(signal, ratio.numerator, ratio.denominator)
+
+
+def _broken(path: Path, error: Exception) -> UserError:
+    why = getattr(error, "error_string", None) or getattr(error, "strerror", None) or str(error)
+    return UserError(f"{path}: cannot be read as sound ({str(why).rstrip('.')})")

@@ -1,0 +1,208 @@
+"""Scenes: which sounds start when and where, and how that sounds in first-order Ambisonics."""
+
+import math
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from jaxtyping import Float, Float32, Int16
+from scipy.signal import oaconvolve
+
+from torchmcl.audio.events import Clip, by_label, load
+from torchmcl.audio.foa import convention_named, convert, encode, unit_vectors
+from torchmcl.audio.rooms import ROOMS, Point, Room, furthest, impulse_response, random_microphone
+from torchmcl.errors import UserError
+
+__all__ = ["Placement", "Scene", "SceneSettings", "compose", "overlap_shares", "render"]
+
+CONDITIONS = ("anechoic", "reverberant")
+ELEVATIONS = {"tut": (-60.0, 50.0), "dcase19": (-40.0, 40.0)}
+NEAREST, FURTHEST = 1.0, 4.0
+LEVELS = (-3.0, 3.0)
+FIRST = 0.5
+GAPS = (0.05, 0.6)
+SHORTEST = 0.1
+APART = np.radians(10.0)
+PEAK = 0.9
+
+
+@dataclass(frozen=True)
+class SceneSettings:
+    """What `simulate` makes; every value is checked here.
+
+    `recordings` is the number per split and overlap; in the layout of TUT Sound Events 2018 a fifth of them
+    are test recordings and the others train, as there. `events` is a folder with a subfolder a class, or None
+    for synthesised sounds. `snr` is in decibels. `grid` is the step of azimuths and elevations in degrees, 0
+    for continuous ones.
+    """
+
+    condition: str = "anechoic"
+    recordings: int = 10
+    duration: float = 30.0
+    sample_rate: int = 44100
+    events: str | Path | None = None
+    snr: float = 30.0
+    grid: float = 10.0
+    seed: int = 0
+    layout: str = "tut"
+    convention: str = "acn-n3d"
+
+    def __post_init__(self) -> None:
+        _among("condition", self.condition, CONDITIONS)
+        _among("layout", self.layout, ELEVATIONS)
+        convention_named(self.convention)
+        _between("recordings", self.recordings, 2, 100_000)
+        _between("duration", self.duration, 1.0, 3600.0)
+        _between("sample_rate", self.sample_rate, 8000, 192_000)
+        _between("snr", self.snr, 0.0, 100.0)
+        _between("grid", self.grid, 0.0, 90.0)
+        _between("seed", self.seed, 0, 2**63 - 1)
+
+    @property
+    def samples(self) -> int:
+        """Samples per channel of a recording."""
+        return round(self.duration * self.sample_rate)
+
+
+def _among(name: str, value: str, allowed: Collection[str]) -> None:
+    if value not in allowed:
+        raise UserError(f"{name} is {value!r}, it must be one of {', '.join(allowed)}")
+
+
+def _between(name: str, value: float, low: float, high: float) -> None:
+    if not low <= value <= high:
+        raise UserError(f"{name} is {value:g}, it must be between {low:g} and {high:g}")
+
+
+@dataclass(frozen=True)
+class Placement:
+    """A clip from `start` to `end` (seconds), at a direction (degrees), a distance (metres), a level (dB)."""
+
+    clip: Clip
+    start: float
+    end: float
+    azimuth: float
+    elevation: float
+    distance: float
+    level: float
+
+    @property
+    def direction(self) -> Float[np.ndarray, "2"]:
+        """(azimuth, elevation) in radians."""
+        return np.radians([self.azimuth, self.elevation])
+
+
+@dataclass(frozen=True)
+class Scene:
+    """What sounds in a recording; in a room, or in the open where there is none."""
+
+    placements: tuple[Placement, ...]
+    room: Room | None = None
+    microphone: tuple[float, float, float] = (0.0, 0.0, 0.0)
+
+
+def compose(
+    settings: SceneSettings, clips: Sequence[Clip], overlap: int, room: int, rng: np.random.Generator
+) -> Scene:
+    """Draw a scene in which at most `overlap` of the clips sound at once.
+
+    There are `overlap` voices; each has one sound after another, classes drawn evenly, with pauses of 50 to
+    600 ms (more than a frame, so that no two sounds of a voice fall into one). A sound that outlasts the
+    recording is cut. Sounds that share a moment are 10 degrees apart or more. Distances are 1 to 4 m, less
+    where a wall is nearer. In reverberant scenes `room` is the index of the room.
+    """
+    place = ROOMS[room] if settings.condition == "reverberant" else None
+    microphone = np.zeros(3) if place is None else random_microphone(place, rng)
+    classes = list(by_label(clips).values())
+    placements: list[Placement] = []
+    for _ in range(overlap):
+        start = round(rng.uniform(0, FIRST), 3)
+        while start + SHORTEST < settings.duration:
+            members = classes[rng.integers(len(classes))]
+            clip = members[int(rng.integers(len(members)))]
+            length = len(load(clip, settings.sample_rate)) / settings.sample_rate
+            end = min(math.ceil((start + length) * 1000) / 1000, settings.duration)
+            taken = [other.direction for other in placements if other.start < end and start < other.end]
+            azimuth, elevation = _direction(settings, taken, rng)
+            reach = (
+                FURTHEST if place is None else furthest(place, microphone, np.radians([azimuth, elevation]))
+            )
+            distance = round(rng.uniform(NEAREST, max(NEAREST, min(reach, FURTHEST))), 2)
+            placements.append(Placement(clip, start, end, azimuth, elevation, distance, rng.uniform(*LEVELS)))
+            start = round(end + rng.uniform(*GAPS), 3)
+    placements.sort(key=lambda placement: (placement.start, placement.end))
+    x, y, z = microphone.tolist()
+    return Scene(tuple(placements), place, (x, y, z))
+
+
+def _direction(
+    settings: SceneSettings, taken: list[Float[np.ndarray, "2"]], rng: np.random.Generator
+) -> tuple[float, float]:
+    """Azimuth and elevation in degrees, evenly drawn, away from those that are taken."""
+    low, high = ELEVATIONS[settings.layout]
+    tries = 64
+    if settings.grid > 0:
+        azimuths = rng.choice(np.arange(-180.0, 180.0, settings.grid), size=tries)
+        elevations = rng.choice(np.arange(low, high + 1e-6, settings.grid), size=tries)
+    else:
+        azimuths = rng.uniform(-180, 180, size=tries).round(2)
+        elevations = rng.uniform(low, high, size=tries).round(2)
+    candidates = unit_vectors(np.radians(np.stack([azimuths, elevations], axis=-1)))
+    others = unit_vectors(np.array(taken).reshape(-1, 2))
+    nearness = (candidates[:, None] * others).sum(axis=-1).max(axis=1, initial=-1.0)
+    apart = nearness <= np.cos(APART) + 1e-9
+    chosen = apart.argmax() if apart.any() else nearness.argmin()
+    return float(azimuths[chosen]), float(elevations[chosen])
+
+
+def render(scene: Scene, settings: SceneSettings, rng: np.random.Generator) -> Int16[np.ndarray, "samples 4"]:
+    """The 16-bit recording of a scene.
+
+    Each sound has its level at 1 m and falls with one over the distance; a reverberant one starts when its
+    direct sound arrives, and its decay goes on behind its end. The noise is white and diffuse, that is
+    independent and equally strong in the four channels of N3D; in W it is `snr` decibels below the mean power
+    of W while events are active. At last the recording is scaled: its largest sample is 0.9 of full scale.
+    """
+    field = np.zeros((4, settings.samples), dtype=np.float32)
+    active = np.zeros(settings.samples, dtype=bool)
+    for placement in scene.placements:
+        first, last = (round(second * settings.sample_rate) for second in (placement.start, placement.end))
+        dry = load(placement.clip, settings.sample_rate)[: last - first] * np.float32(
+            10 ** (placement.level / 20)
+        )
+        wet = _spatial(dry, placement, scene, settings.sample_rate)[:, : settings.samples - first]
+        field[:, first : first + wet.shape[1]] += wet
+        active[first:last] = True
+    power = np.square(field[0, active], dtype=np.float64).mean()
+    noise = rng.standard_normal(field.shape, dtype=np.float32)
+    noise *= np.float32(np.sqrt(power) * 10 ** (-settings.snr / 20))
+    audio = convert(field + noise, "acn-n3d", convention_named(settings.convention))
+    audio *= np.float32(32767 * PEAK / np.abs(audio).max())
+    return np.ascontiguousarray(np.rint(audio, out=audio).astype(np.int16).T)
+
+
+def _spatial(
+    dry: Float32[np.ndarray, "samples"], placement: Placement, scene: Scene, sample_rate: int
+) -> Float32[np.ndarray, "4 longer"]:
+    azimuth, elevation = placement.direction.tolist()
+    if scene.room is None:
+        return encode(dry / np.float32(placement.distance), azimuth, elevation)
+    microphone: Point = np.array(scene.microphone)
+    source = microphone + placement.distance * unit_vectors(placement.direction)
+    response = impulse_response(scene.room, source, microphone, sample_rate)
+    return oaconvolve(dry[None], response, axes=-1)
+
+
+def overlap_shares(intervals: Sequence[tuple[float, float]], duration: float) -> Float[np.ndarray, "counts"]:
+    """The share of the time in which 0, 1, 2, ... of the intervals (start, end) hold.
+
+    >>> overlap_shares([(0.0, 2.0), (1.0, 4.0)], 10.0)
+    array([0.6, 0.3, 0.1])
+    """
+    starts, ends = np.array(intervals, dtype=float).reshape(-1, 2).T
+    times = np.concatenate([[0.0], starts, ends, [duration]])
+    steps = np.concatenate([[0], np.ones(len(starts)), -np.ones(len(ends)), [0]]).astype(int)
+    order = np.lexsort((steps, times))
+    counts = np.cumsum(steps[order])[:-1]
+    return np.bincount(counts, weights=np.diff(times[order])) / duration

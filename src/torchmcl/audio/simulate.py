@@ -1,0 +1,197 @@
+"""Folders of simulated recordings, made in parallel, to the byte the same each time, never half written."""
+
+import json
+import multiprocessing
+import os
+import shutil
+import signal
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from multiprocessing.connection import wait
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import soundfile
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+from torchmcl.audio.events import Clip, deal, folder_clips, synthesised_clips
+from torchmcl.audio.layouts import LAYOUTS, Take, describe, takes
+from torchmcl.audio.scenes import SceneSettings, compose, render
+from torchmcl.errors import UserError
+from torchmcl.files import atomic, write_json, write_text
+
+__all__ = ["simulate"]
+
+SETTINGS = "simulation.json"
+FORMAT = 1
+
+
+def simulate(out: str | Path, settings: SceneSettings, workers: int = 1, progress: bool = False) -> int:
+    """Make the recordings that are not yet in `out`, and return how many that were.
+
+    The same settings give the same bytes, whatever the number of workers and however often it was
+    interrupted. A folder with fewer recordings of the same settings is added to, any other one is an error.
+    """
+    if workers < 1:
+        raise UserError(f"workers is {workers}, it must be at least 1")
+    out = Path(out)
+    clips = synthesised_clips(settings.seed) if settings.events is None else folder_clips(settings.events)
+    layout = LAYOUTS[settings.layout]
+    pools = deal(clips, layout.splits, settings.seed, layout.parted)
+    _make_folder(out)
+    with _alone(out):
+        _agree(out, settings, clips)
+        _sweep(out, settings)
+        missing = [take for take in takes(settings) if not take.complete(out)]
+        _check_space(out, settings, len(missing))
+        write_json(out / SETTINGS, _identity(settings, clips))
+        job, workers = _Job(out, settings, pools), min(workers, len(missing))
+        with _bar(len(missing), progress) as advance:
+            if workers > 1:
+                _in_processes(job, missing, workers, advance)
+            else:
+                _in_order(job, missing, advance)
+    return len(missing)
+
+
+@dataclass(frozen=True)
+class _Job:
+    """What a worker needs to make any take."""
+
+    out: Path
+    settings: SceneSettings
+    pools: dict[tuple[int, str], tuple[Clip, ...]]
+
+    def make(self, take: Take) -> None:
+        split, part = take.pool
+        words = [self.settings.seed, split, ("train", "test").index(part), take.overlap, take.index]
+        rng = np.random.default_rng(np.random.SeedSequence(words))
+        scene = compose(self.settings, self.pools[take.pool], take.overlap, take.room, rng)
+        with atomic(self.out / take.audio) as temporary:
+            soundfile.write(temporary, render(scene, self.settings, rng), self.settings.sample_rate, "PCM_16")
+        write_text(self.out / take.description, describe(scene, self.settings.layout))
+
+
+def _in_order(job: _Job, missing: Sequence[Take], advance: Callable[[], None]) -> None:
+    for take in missing:
+        job.make(take)
+        advance()
+
+
+def _in_processes(job: _Job, missing: Sequence[Take], workers: int, advance: Callable[[], None]) -> None:
+    context = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(workers, mp_context=context, initializer=_start, initargs=(job,)) as executor:
+        futures = [executor.submit(_make, take) for take in missing]
+        try:
+            for future in as_completed(futures):
+                future.result()
+                advance()
+        except BrokenProcessPool:
+            raise UserError(
+                "a worker was ended from outside; the same command goes on where it stopped"
+            ) from None
+        except BaseException:
+            executor.shutdown(wait=True, cancel_futures=True)
+            raise
+
+
+_job: _Job | None = None
+
+
+def _start(job: _Job) -> None:
+    """In a worker: keep the job, leave interruptions to the parent, and end when the parent does."""
+    global _job
+    _job = job
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        threading.Thread(target=_end_with, args=(parent.sentinel,), daemon=True).start()
+
+
+def _end_with(sentinel: int) -> None:
+    wait([sentinel])
+    os._exit(1)
+
+
+def _make(take: Take) -> None:
+    assert _job is not None
+    _job.make(take)
+
+
+@contextmanager
+def _bar(total: int, show: bool) -> Iterator[Callable[[], None]]:
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=Console(stderr=True), disable=not show) as bar:
+        task = bar.add_task("recordings", total=total)
+        yield lambda: bar.advance(task)
+
+
+@contextmanager
+def _alone(out: Path) -> Iterator[None]:
+    """Wait until no other process makes recordings in this folder."""
+    import fcntl
+
+    handle = os.open(out, os.O_RDONLY)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(handle)
+
+
+def _make_folder(out: Path) -> None:
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+    except FileExistsError:
+        raise UserError(f"{out}: is a file, it must be a folder") from None
+
+
+def _identity(settings: SceneSettings, clips: Sequence[Clip]) -> dict[str, Any]:
+    """All that the bytes depend on; files of events by name and size, not by the folder they are in."""
+    values = asdict(settings)
+    del values["events"]
+    files = {c.name: [c.path.name, c.path.stat().st_size] for c in clips if c.path is not None}
+    return {"format": FORMAT, **values, "events": files or "synthesised"}
+
+
+def _agree(out: Path, settings: SceneSettings, clips: Sequence[Clip]) -> None:
+    """Refuse a folder that holds something else."""
+    path = out / SETTINGS
+    if not path.exists():
+        if any(entry.name[0] != "." for entry in out.iterdir()):
+            raise UserError(f"{out}: is not empty and has no {SETTINGS}, choose another folder")
+        return
+    try:
+        there = json.loads(path.read_text(encoding="utf-8"))
+        different = [key for key, value in _identity(settings, clips).items() if there[key] != value]
+    except (ValueError, KeyError, TypeError):
+        raise UserError(f"{path}: is not a description of simulated recordings") from None
+    grows = different == ["recordings"] and settings.recordings > there["recordings"]
+    if different and not grows:
+        [key, *_] = different
+        what = (
+            "other sounds" if key == "events" else f"{key} {there[key]}, not {getattr(settings, key, FORMAT)}"
+        )
+        raise UserError(f"{out}: was made with {what}; choose another folder")
+
+
+def _sweep(out: Path, settings: SceneSettings) -> None:
+    """Remove what a killed run left half written."""
+    folders = {path.parent for take in takes(settings) for path in (take.audio, take.description)}
+    for folder in {Path(), *folders}:
+        for suffix in ("wav", "csv", "json"):
+            for stale in (out / folder).glob(f".*.{suffix}"):
+                stale.unlink()
+
+
+def _check_space(out: Path, settings: SceneSettings, count: int) -> None:
+    needed = count * settings.samples * 8
+    free = shutil.disk_usage(out).free
+    if needed > free:
+        raise UserError(f"{out}: {needed / 1e9:.1f} GB are needed there, {free / 1e9:.1f} GB are free")
