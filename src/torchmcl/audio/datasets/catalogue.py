@@ -1,0 +1,178 @@
+"""Scanning a data set: pairs of recordings and descriptions, every problem by file and line."""
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from torchmcl.audio.datasets.description import read_description
+from torchmcl.audio.datasets.recording import BrokenFile, Part, Problem, Recording
+from torchmcl.audio.datasets.sound import SUFFIXES, read_header
+from torchmcl.errors import UserError
+
+__all__ = ["Candidate", "Catalogue", "Fold", "Layout", "pairs", "scan"]
+
+CHANNELS = 4
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A pair of files that should be a recording, before anything in them has been read."""
+
+    audio: Path
+    description: Path
+    overlap: int
+    split: int
+    part: Part
+
+
+@dataclass(frozen=True)
+class Fold:
+    """What to train on, to choose by, and to report."""
+
+    train: tuple[Recording, ...]
+    validation: tuple[Recording, ...]
+    test: tuple[Recording, ...]
+
+
+@dataclass(frozen=True)
+class Layout:
+    """How a data set is laid out in folders, and what its makers say about it.
+
+    `length` is that of its recordings in seconds (longer ones are cut when used, shorter ones padded);
+    `overlap_by_frame` says that results are grouped by the number of events that sound in each frame, not by
+    the overlap that the recording announces.
+    """
+
+    name: str
+    folders: str
+    length: float
+    folds: int
+    overlap_by_frame: bool
+    candidates: Callable[[Path], Iterator[Candidate | Problem]]
+    label: Callable[[str], str]
+    divide: Callable[[Sequence[Recording], int], Fold]
+
+
+@dataclass(frozen=True)
+class Catalogue:
+    """The recordings of a data set; `left_out` says what `skip_broken` went past."""
+
+    folder: Path
+    layout: Layout
+    recordings: tuple[Recording, ...]
+    left_out: tuple[Problem, ...] = ()
+
+    @property
+    def sample_rate(self) -> int:
+        """The one sample rate of all recordings."""
+        return self.recordings[0].sample_rate
+
+    @property
+    def length(self) -> float:
+        """Seconds that a recording is padded or cut to: the layout's, or less where all are shorter."""
+        return min(self.layout.length, max(recording.duration for recording in self.recordings))
+
+    def fold(self, number: int) -> Fold:
+        """Training, validation and test recordings of a fold, counted from 1."""
+        if not 1 <= number <= self.layout.folds:
+            raise UserError(f"fold is {number}, must be 1 to {self.layout.folds} for {self.layout.name}")
+        fold = self.layout.divide(self.recordings, number)
+        for part in ("train", "validation", "test"):
+            if not getattr(fold, part):
+                raise UserError(f"{self.folder}: fold {number} has no {part} recordings")
+        return fold
+
+
+def scan(folder: str | Path, layout: Layout, *, skip_broken: bool = False) -> Catalogue:
+    """Read the headers and descriptions of a data set.
+
+    Strict by default: the first problem is an error that says how many more there are. With `skip_broken`
+    recordings that have a problem are left out and their problems listed.
+    """
+    folder = Path(folder)
+    recordings: list[Recording] = []
+    problems: list[Problem] = []
+    for candidate in layout.candidates(folder):
+        found = _examine(candidate, layout) if isinstance(candidate, Candidate) else [candidate]
+        if isinstance(found, Recording):
+            recordings.append(found)
+        else:
+            problems += found
+    if not recordings and not problems:
+        raise UserError(f"{folder}: no recordings found, {layout.name} has them in {layout.folders}")
+    recordings, others = _one_rate(recordings)
+    problems += others
+    if problems and not skip_broken:
+        raise UserError(_summary(problems))
+    if not recordings:
+        raise UserError(f"{folder}: no usable recording is left; {_summary(problems)}")
+    return Catalogue(folder, layout, tuple(recordings), tuple(problems))
+
+
+def _summary(problems: Sequence[Problem]) -> str:
+    more = len(problems) - 1
+    rest = f" (and {more} more problem{'s' * (more > 1)})" if more else ""
+    return f"{problems[0]}{rest}"
+
+
+def _examine(candidate: Candidate, layout: Layout) -> Recording | list[Problem]:
+    audio, description = candidate.audio, candidate.description
+    if not description.is_file():
+        return [Problem(audio, f"its description {description} is missing")]
+    if not audio.is_file():
+        return [Problem(description, f"its recording {audio} is missing")]
+    try:
+        sound = read_header(audio)
+    except BrokenFile as error:
+        return [error.problem]
+    if sound.channels != CHANNELS:
+        many = "channel" if sound.channels == 1 else "channels"
+        return [Problem(audio, f"has {sound.channels} {many}, first-order Ambisonics has {CHANNELS}")]
+    events, problems = read_description(
+        description, layout.label, duration=sound.duration, overlap=candidate.overlap
+    )
+    if problems:
+        return problems
+    return Recording(
+        audio=audio,
+        description=description,
+        events=events,
+        duration=sound.duration,
+        sample_rate=sound.sample_rate,
+        overlap=candidate.overlap,
+        split=candidate.split,
+        part=candidate.part,
+    )
+
+
+def _one_rate(recordings: list[Recording]) -> tuple[list[Recording], list[Problem]]:
+    """The recordings with the commonest sample rate, and a problem for each of the others."""
+    rates = Counter(recording.sample_rate for recording in recordings)
+    if len(rates) < 2:
+        return recordings, []
+    [(rate, _)] = rates.most_common(1)
+    what = "has {} Hz, most recordings have {} Hz".format
+    return (
+        [recording for recording in recordings if recording.sample_rate == rate],
+        [Problem(r.audio, what(r.sample_rate, rate)) for r in recordings if r.sample_rate != rate],
+    )
+
+
+def pairs(sounds: Path, descriptions: Path) -> Iterator[tuple[Path, Path]]:
+    """Recordings and descriptions of the same name in two folders, in natural order; either may not exist."""
+    audio = {path.stem: path for path in _visible(sounds, *SUFFIXES)}
+    text = {path.stem: path for path in _visible(descriptions, ".csv")}
+    for stem in sorted(audio.keys() | text.keys(), key=_natural):
+        yield audio.get(stem, sounds / f"{stem}.wav"), text.get(stem, descriptions / f"{stem}.csv")
+
+
+def _visible(folder: Path, *suffixes: str) -> list[Path]:
+    if not folder.is_dir():
+        return []
+    return [path for path in folder.iterdir() if path.suffix in suffixes and not path.name.startswith(".")]
+
+
+def _natural(stem: str) -> list[tuple[int, str]]:
+    """`train_2` before `train_10`."""
+    return [(int(word) if word.isdecimal() else 0, word) for word in stem.split("_")]

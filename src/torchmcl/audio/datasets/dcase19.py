@@ -1,0 +1,66 @@
+"""TAU Spatial Sound Events 2019 in first-order Ambisonics (DCASE19).
+
+Development recordings `foa_dev/split{1-4}_ir{0-4}_ov{1,2}_{n}.wav` with `metadata_dev/`, evaluation
+recordings in `foa_eval/` with `metadata_eval/`. The evaluation set is for testing. Fold N trains on three
+development splits and validates on split N (the paper trains on all four and says nothing of validation).
+"""
+
+import re
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import get_args
+
+from torchmcl.audio.datasets.catalogue import Candidate, Fold, Layout, pairs
+from torchmcl.audio.datasets.recording import Part, Problem, Recording
+
+__all__ = ["DCASE19", "label"]
+
+_NAME = re.compile(r"split(\d)(?:_ir\d)?(?:_ov([12]))?_\d+")
+_SETS: dict[Part, str] = {"train": "dev", "test": "eval"}
+_OVERLAP = 2
+
+
+def label(name: str) -> str:
+    """The class of an event: descriptions name it directly.
+
+    >>> label("knock")
+    'knock'
+    """
+    return name
+
+
+def candidates(folder: Path) -> Iterator[Candidate | Problem]:
+    """Pairs of files of the development set, then of the evaluation set.
+
+    Evaluation files may have names without their overlap (`split0_7.wav`): at most two events sound in any.
+    """
+    for part in get_args(Part):
+        which = _SETS[part]
+        for audio, description in pairs(folder / f"foa_{which}", folder / f"metadata_{which}"):
+            match = _NAME.fullmatch(audio.stem)
+            if match is None:
+                yield Problem(audio, "its name is not like split1_ir0_ov1_1")
+            else:
+                yield Candidate(audio, description, int(match[2] or _OVERLAP), int(match[1]), part)
+
+
+def divide(recordings: Sequence[Recording], number: int) -> Fold:
+    """Fold `number`: that development split for validation, the other three to train on."""
+    development = [recording for recording in recordings if recording.part == "train"]
+    return Fold(
+        train=tuple(recording for recording in development if recording.split != number),
+        validation=tuple(recording for recording in development if recording.split == number),
+        test=tuple(recording for recording in recordings if recording.part == "test"),
+    )
+
+
+DCASE19 = Layout(
+    name="DCASE19",
+    folders="foa_dev/ and metadata_dev/",
+    length=60.0,
+    folds=4,
+    overlap_by_frame=True,
+    candidates=candidates,
+    label=label,
+    divide=divide,
+)

@@ -1,0 +1,67 @@
+"""What a data set consists of: recordings, their sound events, and what is wrong with a file."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from torchmcl.errors import UserError
+
+__all__ = ["BrokenFile", "Event", "Part", "Problem", "Recording"]
+
+Part = Literal["train", "test"]
+
+
+@dataclass(frozen=True)
+class Event:
+    """A sound from one direction: seconds from the start of the recording, angles in radians, metres."""
+
+    name: str
+    label: str
+    start: float
+    end: float
+    azimuth: float
+    elevation: float
+    distance: float
+
+
+@dataclass(frozen=True)
+class Recording:
+    """A sound file with its events; `overlap` is the number of simultaneous events that its name announces.
+
+    `split` and `part` are those of the data set: TUT 2018 has files `train_*` and `test_*` in each of three
+    splits; DCASE19 has four development splits (part `train`) and an evaluation set (part `test`, split 0).
+    """
+
+    audio: Path
+    description: Path
+    events: tuple[Event, ...]
+    duration: float
+    sample_rate: int
+    overlap: int
+    split: int
+    part: Part
+
+
+@dataclass(frozen=True)
+class Problem:
+    """What is wrong with a file, and in which line (counted from 1) where that makes sense.
+
+    >>> print(Problem(Path("a.csv"), "5 columns, must be 6", line=3))
+    a.csv:3: 5 columns, must be 6
+    """
+
+    path: Path
+    what: str
+    line: int | None = None
+
+    def __str__(self) -> str:
+        where = f"{self.path}" if self.line is None else f"{self.path}:{self.line}"
+        return f"{where}: {self.what}"
+
+
+class BrokenFile(UserError):
+    """A file that cannot be used, with its `problem`."""
+
+    def __init__(self, path: Path, what: str) -> None:
+        self.problem = Problem(path, what)
+        super().__init__(str(self.problem))
