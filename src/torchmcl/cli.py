@@ -1,6 +1,7 @@
 """The command `torchmcl`: thin commands whose work is done elsewhere, imported when called."""
 
 import sys
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -32,6 +33,53 @@ def root(
     ] = False,
 ) -> None:
     """K scored hypotheses in place of one averaged answer."""
+
+
+@app.command()
+def simulate(
+    out: Annotated[Path, typer.Argument(help="The folder to make, or to go on with.")],
+    condition: Annotated[str, typer.Option(help="`anechoic` or `reverberant`.")] = "anechoic",
+    recordings: Annotated[
+        int,
+        typer.Option(help="Recordings per split and overlap; in the layout `tut` a fifth are for testing."),
+    ] = 10,
+    duration: Annotated[float | None, typer.Option(help="Seconds (30; 60 in the layout `dcase19`).")] = None,
+    sample_rate: Annotated[int | None, typer.Option(help="Hertz (44100; 48000 in `dcase19`).")] = None,
+    events: Annotated[
+        Path | None, typer.Option(help="Your own sounds: one subfolder a class. Otherwise synthesised.")
+    ] = None,
+    snr: Annotated[float, typer.Option(help="Decibels from the sounds down to diffuse white noise.")] = 30.0,
+    grid: Annotated[float, typer.Option(help="Degrees between directions, 0 for continuous ones.")] = 10.0,
+    seed: Annotated[int, typer.Option(help="The same seed gives the same bytes.")] = 0,
+    workers: Annotated[int | None, typer.Option(help="Processes (one for each core).")] = None,
+    layout: Annotated[str, typer.Option(help="`tut` (TUT Sound Events 2018) or `dcase19`.")] = "tut",
+    convention: Annotated[str, typer.Option(help="`acn-n3d`, `acn-sn3d` or `fuma`.")] = "acn-n3d",
+) -> None:
+    """Make first-order Ambisonics recordings of sounds at known directions.
+
+    For example `torchmcl simulate scenes --condition reverberant --recordings 20 --events my_sounds`
+    """
+    import os
+
+    from torchmcl.audio.layouts import overlap_table, settings_for
+    from torchmcl.audio.simulate import simulate as make
+
+    settings = settings_for(
+        layout,
+        condition=condition,
+        recordings=recordings,
+        duration=duration,
+        sample_rate=sample_rate,
+        events=events,
+        snr=snr,
+        grid=grid,
+        seed=seed,
+        convention=convention,
+    )
+    made = make(out, settings, workers=workers or os.cpu_count() or 1, progress=True)
+    print(f"{out}: {made} recordings of {settings.duration:g} s made")
+    for overlap, shares in overlap_table(out, settings).items():
+        print(f"ov{overlap}: " + ", ".join(f"{share:.0%} with {count}" for count, share in enumerate(shares)))
 
 
 def main() -> None:

@@ -18,7 +18,7 @@ __all__ = ["Clip", "by_label", "deal", "folder_clips", "load", "synthesised_clip
 
 LONGEST = 5.0
 READ_AT_MOST = 60.0
-PER_LABEL = 90
+PER_LABEL = 60
 MOST_PER_LABEL = 1000
 PART = 5
 
@@ -119,7 +119,7 @@ def load(clip: Clip, sample_rate: int) -> Float32[np.ndarray, "samples"]:
     signal = trim(signal, sample_rate)
     if not len(signal):
         raise UserError(f"{clip.path}: is silent")
-    signal = signal * _fades(len(signal), sample_rate)
+    signal = _faded(signal, sample_rate)
     energy = _frame_energy(signal, sample_rate)
     level = np.sqrt(energy[energy > energy.max() * 1e-3].mean())
     return _frozen((signal / level).astype(np.float32))
@@ -156,10 +156,13 @@ def _frame_energy(signal: Signal, sample_rate: int) -> Float[np.ndarray, "frames
     return np.square(padded).reshape(-1, hop).mean(axis=1)
 
 
-def _fades(length: int, sample_rate: int) -> Signal:
+def _faded(signal: Signal, sample_rate: int) -> Signal:
     """A millisecond to come, ten to go: no clicks where a sound was cut."""
-    time = np.arange(1, length + 1) / sample_rate
-    return np.minimum(1.0, np.minimum(time / 1e-3, time[::-1] / 1e-2))
+    attack, release = sample_rate // 1000, min(len(signal), sample_rate // 100)
+    faded = signal.copy()
+    faded[:attack] *= np.linspace(0, 1, attack + 1)[1:]
+    faded[-release:] *= np.linspace(1, 0, release)
+    return faded
 
 
 def _frozen(signal: Float32[np.ndarray, "samples"]) -> Float32[np.ndarray, "samples"]:

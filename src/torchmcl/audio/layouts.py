@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from jaxtyping import Float
@@ -11,7 +12,7 @@ from torchmcl.audio.events import Clip
 from torchmcl.audio.rooms import ROOMS
 from torchmcl.audio.scenes import Scene, SceneSettings, overlap_shares
 
-__all__ = ["LAYOUTS", "Layout", "Take", "describe", "overlap_table", "takes"]
+__all__ = ["LAYOUTS", "Layout", "Take", "describe", "overlap_table", "settings_for", "takes"]
 
 HEADER = "sound_event_recording,start_time,end_time,ele,azi,dist"
 
@@ -85,6 +86,23 @@ LAYOUTS = {
     "tut": Layout(_tut, 3, True, 30.0, 44100, lambda clip: clip.name),
     "dcase19": Layout(_dcase19, 5, False, 60.0, 48000, lambda clip: clip.label),
 }
+
+
+def settings_for(
+    layout: str, duration: float | None = None, sample_rate: int | None = None, **values: Any
+) -> SceneSettings:
+    """Settings in which what is None is as in the recordings of that layout.
+
+    >>> settings_for("dcase19", seed=3).sample_rate
+    48000
+    """
+    usual = LAYOUTS.get(layout, LAYOUTS["tut"])
+    return SceneSettings(
+        layout=layout,
+        duration=usual.duration if duration is None else duration,
+        sample_rate=usual.sample_rate if sample_rate is None else sample_rate,
+        **values,
+    )
 
 
 def takes(settings: SceneSettings) -> list[Take]:

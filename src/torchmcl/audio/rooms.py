@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from jaxtyping import Float
-from scipy.signal import butter, firwin, resample_poly, sosfilt
+from scipy.signal import butter, firwin, sosfilt, upfirdn
 
 from torchmcl.audio.foa import unit_vectors
 
@@ -22,8 +22,9 @@ SPEED_OF_SOUND = 343.0
 OVERSAMPLING = 4
 CLEARANCE = 0.1
 HIGH_PASS = 40.0
+CROSSINGS = 6
 
-_DECIMATION = OVERSAMPLING * firwin(12 * OVERSAMPLING + 1, 1 / OVERSAMPLING, window=("kaiser", 4.0))
+_LOW_PASS = OVERSAMPLING * firwin(2 * CROSSINGS * OVERSAMPLING + 1, 1 / OVERSAMPLING, window=("kaiser", 4.0))
 
 Point = Float[np.ndarray, "3"]
 
@@ -95,7 +96,7 @@ def impulse_response(
     fine = sample_rate * OVERSAMPLING
     arrival = np.rint((distance - direct) * (fine / SPEED_OF_SOUND)).astype(np.intp).clip(min=0)
     dense = np.stack([np.bincount(arrival, weights=weight) for weight in weights])
-    response = resample_poly(dense.astype(np.float32), 1, OVERSAMPLING, axis=-1, window=_DECIMATION)
+    response = upfirdn(_LOW_PASS, dense, down=OVERSAMPLING)[:, CROSSINGS:-CROSSINGS]
     high_pass = butter(2, HIGH_PASS, "highpass", fs=sample_rate, output="sos")
     return sosfilt(high_pass, response).astype(np.float32)
 

@@ -177,8 +177,8 @@ def render(scene: Scene, settings: SceneSettings, rng: np.random.Generator) -> I
     power = np.square(field[0, active], dtype=np.float64).mean()
     noise = rng.standard_normal(field.shape, dtype=np.float32)
     noise *= np.float32(np.sqrt(power) * 10 ** (-settings.snr / 20))
-    audio = convert(field + noise, "acn-n3d", convention_named(settings.convention))
-    audio *= np.float32(32767 * PEAK / np.abs(audio).max())
+    audio = convert(np.add(field, noise, out=noise), "acn-n3d", convention_named(settings.convention))
+    audio *= np.float32(32767 * PEAK / max(audio.max(), -audio.min()))
     return np.ascontiguousarray(np.rint(audio, out=audio).astype(np.int16).T)
 
 

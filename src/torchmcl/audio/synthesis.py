@@ -238,10 +238,11 @@ def _strike(
     relative = modes / modes.min(initial=0.45 * rate)
     strengths = rng.uniform(0.3, 1.0, size=len(modes)) * relative**-tilt
     radii = np.exp(-(relative**tilt) / (decay * rate))
-    sound = rng.standard_normal(int(rate * 7 * decay) + rate // 100)
-    sound *= 0.5 * _decay(len(sound), rate, 0.0015)
-    blow = np.zeros_like(sound)
+    blow = np.zeros(int(rate * 7 * decay) + rate // 100)
     blow[0] = 1.0
+    sound = np.zeros_like(blow)
+    click = rate // 100
+    sound[:click] = 0.5 * rng.standard_normal(click) * _decay(click, rate, 0.0015)
     for radius, angle, strength in zip(radii, 2 * np.pi * modes / rate, strengths, strict=True):
         sound += lfilter(
             [0.0, strength * radius * np.sin(angle)], [1.0, -2 * radius * np.cos(angle), radius**2], blow
