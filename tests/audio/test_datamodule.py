@@ -129,6 +129,7 @@ def fit(tut, folder, epochs, resume=None):
 
 @pytest.mark.filterwarnings("ignore:The 'train_dataloader' does not have many workers")
 @pytest.mark.filterwarnings("ignore:The 'val_dataloader' does not have many workers")
+@pytest.mark.filterwarnings("ignore:Checkpoint directory")
 @pytest.mark.filterwarnings("ignore:The number of training batches")
 @pytest.mark.filterwarnings("ignore:.*treespec, LeafSpec:FutureWarning")
 def test_lightning_shows_a_new_order_every_epoch_and_the_same_after_resuming(tut, tmp_path):
@@ -136,7 +137,7 @@ def test_lightning_shows_a_new_order_every_epoch_and_the_same_after_resuming(tut
     first, second = ([names for epoch, names in whole if epoch == e] for e in (0, 1))
     assert first != second
     assert fit(tut, tmp_path / "b", 1) == whole[: len(first)]
-    assert fit(tut, tmp_path / "c", 2, tmp_path / "b/last.ckpt") == whole[len(first) :]
+    assert fit(tut, tmp_path / "b", 2, tmp_path / "b/last.ckpt") == whole[len(first) :]
 
 
 def test_the_processes_of_a_distributed_run_divide_the_chunks(tut):

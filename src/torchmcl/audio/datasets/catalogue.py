@@ -6,22 +6,25 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from torchmcl.audio.datasets.description import read_description
-from torchmcl.audio.datasets.recording import BrokenFile, Part, Problem, Recording
+from torchmcl.audio.datasets.recording import BrokenFile, Event, Part, Problem, Recording
 from torchmcl.audio.datasets.sound import SUFFIXES, read_header
 from torchmcl.errors import UserError
 
-__all__ = ["Candidate", "Catalogue", "Fold", "Layout", "pairs", "scan"]
+__all__ = ["Candidate", "Catalogue", "Fold", "Layout", "complaint", "examine", "pairs", "scan"]
 
 CHANNELS = 4
 
 
 @dataclass(frozen=True)
 class Candidate:
-    """A pair of files that should be a recording, before anything in them has been read."""
+    """Files that should be a recording, before anything in them has been read.
+
+    Without a `description` it has no events, without an `overlap` any number of them may sound at once.
+    """
 
     audio: Path
-    description: Path
-    overlap: int
+    description: Path | None
+    overlap: int | None
     split: int
     part: Part
 
@@ -94,7 +97,7 @@ def scan(folder: str | Path, layout: Layout, *, skip_broken: bool = False) -> Ca
     recordings: list[Recording] = []
     problems: list[Problem] = []
     for candidate in layout.candidates(folder):
-        found = _examine(candidate, layout) if isinstance(candidate, Candidate) else [candidate]
+        found = examine(candidate, layout.label) if isinstance(candidate, Candidate) else [candidate]
         if isinstance(found, Recording):
             recordings.append(found)
         else:
@@ -104,23 +107,25 @@ def scan(folder: str | Path, layout: Layout, *, skip_broken: bool = False) -> Ca
     recordings, others = _one_rate(recordings)
     problems += others
     if problems and not skip_broken:
-        raise UserError(_summary(problems))
+        raise UserError(complaint(problems))
     if not recordings:
-        raise UserError(f"{folder}: no usable recording is left; {_summary(problems)}")
+        raise UserError(f"{folder}: no usable recording is left; {complaint(problems)}")
     return Catalogue(folder, layout, tuple(recordings), tuple(problems))
 
 
-def _summary(problems: Sequence[Problem]) -> str:
+def complaint(problems: Sequence[Problem]) -> str:
+    """The first problem, and how many more there are."""
     more = len(problems) - 1
     rest = f" (and {more} more problem{'s' * (more > 1)})" if more else ""
     return f"{problems[0]}{rest}"
 
 
-def _examine(candidate: Candidate, layout: Layout) -> Recording | list[Problem]:
+def examine(candidate: Candidate, label: Callable[[str], str]) -> Recording | list[Problem]:
+    """The recording of a pair of files, or all that is wrong with them."""
     audio, description = candidate.audio, candidate.description
-    if not description.is_file():
+    if description and not description.is_file():
         return [Problem(audio, f"its description {description} is missing")]
-    if not audio.is_file():
+    if description and not audio.is_file():
         return [Problem(description, f"its recording {audio} is missing")]
     try:
         sound = read_header(audio)
@@ -129,9 +134,10 @@ def _examine(candidate: Candidate, layout: Layout) -> Recording | list[Problem]:
     if sound.channels != CHANNELS:
         many = "channel" if sound.channels == 1 else "channels"
         return [Problem(audio, f"has {sound.channels} {many}, first-order Ambisonics has {CHANNELS}")]
-    events, problems = read_description(
-        description, layout.label, duration=sound.duration, overlap=candidate.overlap
-    )
+    events: tuple[Event, ...] = ()
+    problems: list[Problem] = []
+    if description:
+        events, problems = read_description(description, label, sound.duration, candidate.overlap)
     if problems:
         return problems
     return Recording(
@@ -140,7 +146,7 @@ def _examine(candidate: Candidate, layout: Layout) -> Recording | list[Problem]:
         events=events,
         duration=sound.duration,
         sample_rate=sound.sample_rate,
-        overlap=candidate.overlap,
+        overlap=len(events) if candidate.overlap is None else candidate.overlap,
         split=candidate.split,
         part=candidate.part,
     )

@@ -26,7 +26,7 @@ _TOUCHING = 1e-3
 
 
 def read_description(
-    path: Path, label: Callable[[str], str], *, duration: float, overlap: int
+    path: Path, label: Callable[[str], str], duration: float, overlap: int | None
 ) -> tuple[tuple[Event, ...], list[Problem]]:
     """The events of a recording of that `duration`, and all that is wrong with them.
 
@@ -46,7 +46,7 @@ def read_description(
         else:
             events.append(event)
             numbers.append(number)
-    if not problems and events:
+    if not problems and events and overlap is not None:
         problems += _overlaps(path, events, numbers, overlap)
     return tuple(events), problems
 

@@ -28,12 +28,13 @@ class Event:
 class Recording:
     """A sound file with its events; `overlap` is the number of simultaneous events that its name announces.
 
+    A recording that belongs to no data set has no split (0), and announces as many events as it has.
     `split` and `part` are those of the data set: TUT 2018 has files `train_*` and `test_*` in each of three
     splits; DCASE19 has four development splits (part `train`) and an evaluation set (part `test`, split 0).
     """
 
     audio: Path
-    description: Path
+    description: Path | None
     events: tuple[Event, ...]
     duration: float
     sample_rate: int

@@ -14,7 +14,7 @@ from torchmcl.audio.datasets.recording import Part, Problem, Recording
 
 __all__ = ["TUT", "label"]
 
-_FOLDER = re.compile(r"(wav|desc)_ov([123])_split([123])(_\d+db)?")
+_FOLDER = re.compile(r"(wav|desc)_ov([123])_split([123])(_-?\d+db)?")
 _URBANSOUND = re.compile(r"\d+-(\d+)-\d+-\d+")
 
 
