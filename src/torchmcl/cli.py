@@ -82,6 +82,25 @@ def simulate(
         print(f"ov{overlap}: " + ", ".join(f"{share:.0%} with {count}" for count, share in enumerate(shares)))
 
 
+@app.command()
+def inspect(
+    path: Annotated[Path, typer.Argument(help="A data set (TUT 2018 or DCASE19 layout) or one recording.")],
+    out: Annotated[Path, typer.Option(help="Where pictures and summary.json go.")] = Path("runs/inspect"),
+    skip_broken: Annotated[
+        bool, typer.Option("--skip-broken", help="Leave broken recordings out, and list them.")
+    ] = False,
+    convention: Annotated[str, typer.Option(help="`acn-n3d`, `acn-sn3d` or `fuma`.")] = "acn-n3d",
+) -> None:
+    """Show what is in a data set or a recording: counts, overlaps, directions, a picture.
+
+    For example `torchmcl inspect scenes/wav_ov2_split1_30db/train_0_desc_30_100.wav --out pictures`
+    """
+    from torchmcl.audio.foa import convention_named
+    from torchmcl.audio.inspect import inspect as look
+
+    look(path, out, skip_broken=skip_broken, convention=convention_named(convention))
+
+
 def main() -> None:
     """Run the command line; mistakes of the caller end with one sentence and exit code 2."""
     try:

@@ -1,0 +1,164 @@
+"""What is in a data set or a recording: numbers, a map of directions, a picture of one recording."""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+from rich.console import Console
+from rich.table import Table
+
+from torchmcl.audio.datasets import Problem, Recording, open_sound, read_dataset, read_recording
+from torchmcl.audio.foa import Convention, detect_normalisation
+from torchmcl.audio.targets import HOP, frame_counts
+from torchmcl.errors import UserError
+from torchmcl.files import atomic, write_json
+
+__all__ = ["Summary", "inspect", "overlap_shares", "show", "summarise"]
+
+_LISTENED = 10
+_SECONDS = 30.0
+
+
+@dataclass(frozen=True)
+class Summary:
+    """The numbers of a data set.
+
+    `shares` has for each announced overlap the shares of frames in which 0, 1, 2, ... events are active.
+    """
+
+    recordings: int
+    seconds: float
+    shortest: float
+    longest: float
+    sample_rate: int
+    parts: dict[str, int]
+    events: int
+    seconds_by_class: dict[str, float]
+    shares: dict[str, list[float]]
+    normalisation: str
+    dipoles_over_w: float | None
+
+
+def summarise(recordings: Sequence[Recording]) -> Summary:
+    """Count what is in `recordings`; the normalisation is heard from ten of them at most."""
+    durations = [recording.duration for recording in recordings]
+    events = [event for recording in recordings for event in recording.events]
+    classes: dict[str, float] = {}
+    for event in events:
+        classes[event.label] = classes.get(event.label, 0.0) + event.end - event.start
+    normalisation, ratio = _normalisation(recordings)
+    return Summary(
+        recordings=len(recordings),
+        seconds=sum(durations),
+        shortest=min(durations),
+        longest=max(durations),
+        sample_rate=recordings[0].sample_rate,
+        parts=dict(sorted(Counter(f"split {r.split} {r.part}" for r in recordings).items())),
+        events=len(events),
+        seconds_by_class=dict(sorted(classes.items(), key=lambda item: -item[1])),
+        shares={f"ov{n}": shares.tolist() for n, shares in overlap_shares(recordings).items()},
+        normalisation=normalisation,
+        dipoles_over_w=ratio,
+    )
+
+
+def overlap_shares(recordings: Sequence[Recording]) -> dict[int, torch.Tensor]:
+    """For each announced overlap, the shares of frames in which 0, 1, 2, ... events are active."""
+    frames = torch.tensor([max(1, int(np.ceil(r.duration / HOP - 1e-9))) for r in recordings])
+    counts = frame_counts([r.events for r in recordings], int(frames.max()))
+    there = torch.arange(counts.shape[1]) < frames[:, None]
+    announced = torch.tensor([r.overlap for r in recordings])
+    most = int(counts.max()) + 1
+    shares = {}
+    for overlap in announced.unique().tolist():
+        chosen = there & (announced == overlap)[:, None]
+        shares[overlap] = torch.bincount(counts[chosen], minlength=most) / chosen.sum()
+    return shares
+
+
+def _normalisation(recordings: Sequence[Recording]) -> tuple[str, float | None]:
+    chosen = np.unique(np.linspace(0, len(recordings) - 1, _LISTENED).round().astype(int))
+    found = []
+    for recording in (recordings[i] for i in chosen):
+        samples = round(_SECONDS * recording.sample_rate)
+        found.append(detect_normalisation(open_sound(recording.audio)[:samples].T))
+    ratios = [each.ratio for each in found if np.isfinite(each.ratio)]
+    clear = Counter(each.name for each in found if not each.doubtful)
+    name = clear.most_common(1)[0][0] if 2 * clear.total() > len(found) else "unclear"
+    return name, float(np.median(ratios)) if ratios else None
+
+
+def show(summary: Summary, title: str, left_out: Sequence[Problem] = ()) -> None:
+    """Print the numbers as tables."""
+    console = Console()
+    facts = Table("", "", title=title, show_header=False)
+    hours = f"{summary.seconds / 3600:.2f} h" if summary.seconds >= 3600 else f"{summary.seconds:.1f} s"
+    facts.add_row("recordings", f"{summary.recordings} ({hours})")
+    facts.add_row("length", f"{summary.shortest:.2f} to {summary.longest:.2f} s")
+    facts.add_row("sample rate", f"{summary.sample_rate} Hz")
+    facts.add_row("events", f"{summary.events} of {len(summary.seconds_by_class)} classes")
+    ratio = "silent" if summary.dipoles_over_w is None else f"dipoles over W {summary.dipoles_over_w:.2f}"
+    facts.add_row("normalisation", f"{summary.normalisation} ({ratio})")
+    console.print(facts)
+    if summary.recordings > 1:
+        console.print(_table("recordings", summary.parts, "{}"))
+    console.print(_shares(summary))
+    if summary.seconds_by_class:
+        console.print(_table("seconds of each class", summary.seconds_by_class, "{:.1f}"))
+    for problem in left_out:
+        console.print(f"left out: {problem}", markup=False, highlight=False, soft_wrap=True)
+
+
+def _table(title: str, rows: dict[str, int] | dict[str, float], form: str) -> Table:
+    table = Table("", "", title=title, show_header=False)
+    for name, value in rows.items():
+        table.add_row(name, form.format(value))
+    return table
+
+
+def _shares(summary: Summary) -> Table:
+    columns = max(len(shares) for shares in summary.shares.values())
+    table = Table("", *(str(count) for count in range(columns)), title="frames with so many events")
+    for name, shares in summary.shares.items():
+        table.add_row(name, *(f"{share:.1%}" for share in shares))
+    return table
+
+
+def inspect(
+    path: str | Path,
+    out: str | Path,
+    *,
+    skip_broken: bool = False,
+    convention: Convention = "acn-n3d",
+) -> Summary:
+    """Print what is in a data set or a recording, and write `summary.json` and two pictures into `out`."""
+    from torchmcl.audio.pictures import directions_figure, recording_figure
+
+    path, out = Path(path), Path(out)
+    recordings, left_out = _read(path, skip_broken)
+    summary = summarise(recordings)
+    show(summary, str(path), left_out)
+    shown = max(recordings, key=lambda r: (r.overlap, bool(r.events)))
+    events = [event for recording in recordings for event in recording.events]
+    pictures = {
+        "directions.png": directions_figure(events, f"Directions of {len(events)} events in {path.name}"),
+        "recording.png": recording_figure(shown, convention, shown.audio.name),
+    }
+    for name, figure in pictures.items():
+        with atomic(out / name) as temporary:
+            figure.savefig(temporary)
+    write_json(out / "summary.json", asdict(summary))
+    print(f"{out}: {', '.join(pictures)}, summary.json")
+    return summary
+
+
+def _read(path: Path, skip_broken: bool) -> tuple[tuple[Recording, ...], tuple[Problem, ...]]:
+    if path.is_file():
+        return (read_recording(path),), ()
+    if not path.exists():
+        raise UserError(f"{path}: no such file or folder")
+    catalogue = read_dataset(path, skip_broken=skip_broken)
+    return catalogue.recordings, catalogue.left_out

@@ -1,0 +1,110 @@
+"""Pictures of data: where events are, and what is in a recording."""
+
+from collections.abc import Sequence
+
+import numpy as np
+import scipy.signal
+from jaxtyping import Int16
+from matplotlib import colormaps
+from matplotlib.axes import Axes
+from matplotlib.colors import to_hex
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+
+from torchmcl.audio.datasets import Event, Recording, open_sound
+from torchmcl.audio.foa import Convention, intensity_directions
+from torchmcl.audio.targets import HOP
+
+__all__ = ["directions_figure", "recording_figure"]
+
+CELL = 10
+"""Degrees; the grid of the data sets."""
+
+LONGEST = 60.0
+"""Seconds of a recording that fit into a picture."""
+
+_PALETTE = 20
+
+
+def directions_figure(events: Sequence[Event], title: str) -> Figure:
+    """A map of how long events sound from each direction; left is left."""
+    azimuth, elevation = np.degrees([(e.azimuth, e.elevation) for e in events]).reshape(-1, 2).T
+    azimuth = (azimuth + 180 + CELL / 2) % 360 - 180 - CELL / 2
+    edges = [np.arange(-low - CELL / 2, low + CELL, CELL) for low in (180, 90)]
+    edges[0] = edges[0][:-1]
+    seconds, *_ = np.histogram2d(azimuth, elevation, edges, weights=[e.end - e.start for e in events])
+    figure = Figure(figsize=(9, 4.6), layout="constrained", dpi=120)
+    axes = figure.subplots()
+    mesh = axes.pcolormesh(*edges, np.ma.masked_equal(seconds, 0).T, cmap="viridis", vmin=0)
+    figure.colorbar(mesh, label="seconds of sound in a cell of 10 x 10 degrees")
+    axes.set(
+        title=title,
+        xlabel="azimuth in degrees (left is positive)",
+        ylabel="elevation in degrees",
+        xlim=(185, -185),
+        ylim=(-95, 95),
+        xticks=range(-180, 181, 45),
+        yticks=range(-90, 91, 30),
+        aspect="equal",
+    )
+    axes.grid(alpha=0.3)
+    return figure
+
+
+def recording_figure(recording: Recording, convention: Convention, title: str) -> Figure:
+    """Spectrogram of W; azimuth and elevation of the events and of the intensity vector over time."""
+    rate, end = recording.sample_rate, min(recording.duration, LONGEST)
+    sound = open_sound(recording.audio)[: round(end * rate)].T
+    figure = Figure(figsize=(11, 8), layout="constrained", dpi=120)
+    top, middle, bottom = figure.subplots(3, 1, sharex=True, height_ratios=[3, 4, 3])
+    figure.suptitle(title)
+    _spectrogram(top, sound[0], rate)
+    colours = _colours(recording.events)
+    for axes, name, limit, column in ((middle, "azimuth", 180, 0), (bottom, "elevation", 90, 1)):
+        for event in recording.events:
+            angle = np.degrees(getattr(event, name))
+            axes.hlines(angle, event.start, event.end, colours[event.label], linewidth=5, alpha=0.8)
+        _intensity(axes, sound, rate, convention, column)
+        axes.set(ylabel=f"{name} (degrees)", ylim=(-limit * 1.05, limit * 1.05))
+        axes.set_yticks(range(-limit, limit + 1, limit // 4 if limit == 180 else limit // 2))
+        axes.grid(alpha=0.3)
+    bottom.set(xlabel="time (seconds)", xlim=(0, end))
+    _legend(figure, colours)
+    return figure
+
+
+def _spectrogram(axes: Axes, pressure: Int16[np.ndarray, "samples"], rate: int) -> None:
+    window = min(round(2 * HOP * rate), len(pressure))
+    frequencies, times, power = scipy.signal.spectrogram(
+        pressure / 32768, rate, "hann", nperseg=window, noverlap=window // 2, scaling="spectrum"
+    )
+    level = 10 * np.log10(power + 1e-12)
+    image = axes.imshow(
+        level,
+        origin="lower",
+        aspect="auto",
+        extent=(times[0] - HOP / 2, times[-1] + HOP / 2, 0, frequencies[-1] / 1000),
+        vmin=level.max() - 80,
+        cmap="magma",
+    )
+    axes.set_ylabel("frequency (kHz)")
+    axes.figure.colorbar(image, ax=axes, label="W (dB)", pad=0.01)
+
+
+def _intensity(
+    axes: Axes, sound: Int16[np.ndarray, "4 samples"], rate: int, convention: Convention, column: int
+) -> None:
+    directions, active = intensity_directions(sound, round(HOP * rate), convention)
+    times = (np.arange(len(directions)) + 0.5) * HOP
+    axes.plot(times[active], np.degrees(directions[active, column]), ".", color="black", markersize=2.5)
+
+
+def _colours(events: Sequence[Event]) -> dict[str, str]:
+    labels = sorted({event.label for event in events})
+    return {label: to_hex(colormaps["tab20"](i % _PALETTE)) for i, label in enumerate(labels)}
+
+
+def _legend(figure: Figure, colours: dict[str, str]) -> None:
+    dots = Line2D([], [], color="black", marker=".", linestyle="none", label="intensity vector")
+    lines = [Line2D([], [], color=colour, linewidth=5, label=label) for label, colour in colours.items()]
+    figure.legend(handles=[dots, *lines[:_PALETTE]], loc="outside right center", frameon=False)
