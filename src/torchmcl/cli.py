@@ -94,7 +94,7 @@ def inspect(
 ) -> None:
     """Show what is in a data set or a recording: counts, overlaps, directions, a picture.
 
-    For example `torchmcl inspect scenes/wav_ov2_split1_30db/train_0_desc_30_100.wav --out pictures`
+    For example `torchmcl inspect scenes --out pictures`
     """
     from torchmcl.audio.foa import convention_named
     from torchmcl.audio.inspect import inspect as look
