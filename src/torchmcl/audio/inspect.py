@@ -145,7 +145,7 @@ def inspect(
     events = [event for recording in recordings for event in recording.events]
     pictures = {
         "directions.png": directions_figure(events, f"Directions of {len(events)} events in {path.name}"),
-        "recording.png": recording_figure(shown, convention, shown.audio.name),
+        "recording.png": recording_figure(shown, convention, "/".join(shown.audio.parts[-2:])),
     }
     for name, figure in pictures.items():
         with atomic(out / name) as temporary:
