@@ -39,5 +39,3 @@ def losses() -> dict[str, Loss]:
         "transport": lambda p, q, t, a: transport_loss(Hypotheses(p, q), t, a),
         "pit": lambda p, q, t, a: pit_loss(p[..., :3, :], q[..., :3], t, a),
     }
-
-

@@ -13,7 +13,12 @@ def main() -> None:
         for call in (compiled, loss):
             torch.manual_seed(0)
             value = call(points, logits, targets.float(), active)
-            values.append((value, *torch.autograd.grad(value, [points, logits], materialize_grads=True, allow_unused=True)))
+            values.append(
+                (
+                    value,
+                    *torch.autograd.grad(value, [points, logits], materialize_grads=True, allow_unused=True),
+                )
+            )
         for ours, theirs in zip(*values, strict=True):
             torch.testing.assert_close(ours, theirs)
         print(name, "compiled as one graph")

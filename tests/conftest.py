@@ -6,7 +6,10 @@ from collections.abc import Iterator
 import jaxtyping
 import pytest
 import torch
+from hypothesis import settings
 
+settings.register_profile("repeatable", deadline=None, derandomize=True)
+settings.load_profile("repeatable")
 torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS", "1")))
 
 

@@ -47,7 +47,7 @@ sizes = st.tuples(
 
 @pytest.mark.parametrize("rule", RULES)
 @pytest.mark.parametrize("best_target_only", [False, True])
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(sizes=sizes)
 def test_mcl_equals_loops(rule, best_target_only, sizes):
     points, _, targets, active = problem(*sizes)
@@ -62,7 +62,7 @@ def test_mcl_equals_loops(rule, best_target_only, sizes):
 @pytest.mark.parametrize("distance", DISTANCES)
 @pytest.mark.parametrize("rule", RULES)
 @pytest.mark.parametrize("link", ["sigmoid", "softmax"])
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=12)
 @given(sizes=sizes)
 def test_rmcl_equals_loops(distance, rule, link, sizes):
     batch, targets, hypotheses, dim, seed = sizes
@@ -79,10 +79,8 @@ def test_rmcl_equals_loops(distance, rule, link, sizes):
     agree(ours, theirs, [points, logits])
 
 
-@settings(max_examples=40, deadline=None)
-@given(
-    batch=st.integers(1, 3), slots=st.integers(1, 5), dim=st.integers(1, 3), seed=st.integers(0, 2**31)
-)
+@settings(max_examples=40)
+@given(batch=st.integers(1, 3), slots=st.integers(1, 5), dim=st.integers(1, 3), seed=st.integers(0, 2**31))
 def test_pit_equals_loops_over_permutations(batch, slots, dim, seed):
     points, logits, targets, active = problem(batch, slots, slots, dim, seed)
     ours = pit_loss(points, logits, targets, active)
@@ -127,7 +125,9 @@ def test_inactive_targets_never_matter(loss):
     for junk in (torch.nan, torch.inf, -1e30, 0.0):
         torch.manual_seed(5)
         value = losses()[loss](points, logits, targets.masked_fill(~active[..., None], junk), active)
-        results.append((value, *torch.autograd.grad(value, [points, logits], materialize_grads=True, allow_unused=True)))
+        results.append(
+            (value, *torch.autograd.grad(value, [points, logits], materialize_grads=True, allow_unused=True))
+        )
     for other in results[1:]:
         for a, b in zip(results[0], other, strict=True):
             assert torch.isfinite(a).all()
@@ -198,12 +198,16 @@ def test_dtypes(loss, dtype):
     value = losses()[loss](points.to(dtype), logits.to(dtype), targets.to(dtype), active)
     assert value.dtype == dtype
     if loss != "sampled":
-        torch.testing.assert_close(value.double(), exact, rtol=0.05 if dtype == torch.bfloat16 else 1e-4, atol=1e-3)
+        torch.testing.assert_close(
+            value.double(), exact, rtol=0.05 if dtype == torch.bfloat16 else 1e-4, atol=1e-3
+        )
 
 
 def test_compiled_values_and_gradients():
     """In a process of its own: the shape checks of tests are no part of what a user compiles."""
-    run = subprocess.run([sys.executable, "-W", "error", brute.__file__.replace("brute", "compiled")], check=False)
+    run = subprocess.run(
+        [sys.executable, "-W", "error", brute.__file__.replace("brute", "compiled")], check=False
+    )
     assert run.returncode == 0
 
 
@@ -278,15 +282,35 @@ class TestMistakes:
         ("change", "error", "message"),
         [
             ({"targets": torch.zeros(2, 3, 3)}, ValueError, "targets has 3 coordinates, hypotheses have 2"),
-            ({"targets": torch.zeros(4, 3, 2)}, ValueError, r"targets has batch axes \(4,\), hypotheses have \(2,\)"),
-            ({"targets": torch.zeros(2)}, ValueError, r"targets must be \(\*batch, targets, dim\), got \(2,\)"),
-            ({"targets": torch.zeros(2, 3, 2).long()}, TypeError, "targets must be floating point, got torch.int64"),
+            (
+                {"targets": torch.zeros(4, 3, 2)},
+                ValueError,
+                r"targets has batch axes \(4,\), hypotheses have \(2,\)",
+            ),
+            (
+                {"targets": torch.zeros(2)},
+                ValueError,
+                r"targets must be \(\*batch, targets, dim\), got \(2,\)",
+            ),
+            (
+                {"targets": torch.zeros(2, 3, 2).long()},
+                TypeError,
+                "targets must be floating point, got torch.int64",
+            ),
             ({"active": torch.ones(2, 3)}, TypeError, "active must be a boolean mask, got torch.float32"),
             ({"active": torch.ones(2, 2).bool()}, ValueError, r"active must be \(2, 3\), got \(2, 2\)"),
             ({"beta": -1.0}, ValueError, r"beta must not be negative, got -1.0"),
             ({"negatives": 0}, ValueError, r"negatives must be None \(all\) or at least 1, got 0"),
-            ({"assign": partial(top_n, n=6)}, ValueError, "n must be between 1 and the number of hypotheses 5, got 6"),
-            ({"assign": partial(relaxed, epsilon=2.0)}, ValueError, "epsilon must be between 0 and 1, got 2.0"),
+            (
+                {"assign": partial(top_n, n=6)},
+                ValueError,
+                "n must be between 1 and the number of hypotheses 5, got 6",
+            ),
+            (
+                {"assign": partial(relaxed, epsilon=2.0)},
+                ValueError,
+                "epsilon must be between 0 and 1, got 2.0",
+            ),
             ({"link": "softmax", "negatives": 1}, ValueError, "negatives must be None with link 'softmax'"),
             ({"link": "other"}, ValueError, "link must be 'sigmoid' or 'softmax', got 'other'"),
             ({"logits": None}, ValueError, "hypotheses have no scores"),
@@ -295,13 +319,21 @@ class TestMistakes:
         ],
     )
     def test_rmcl(self, change, error, message):
-        given = {"points": self.points, "logits": self.logits, "targets": self.targets, "active": self.active, **change}
+        given = {
+            "points": self.points,
+            "logits": self.logits,
+            "targets": self.targets,
+            "active": self.active,
+            **change,
+        }
         with pytest.raises(error, match=message):
             made = Hypotheses(given.pop("points"), given.pop("logits"), given.pop("link", "sigmoid"))
             rmcl_loss(made, given.pop("targets"), given.pop("active"), **given)
 
     def test_pit(self):
-        with pytest.raises(ValueError, match=r"targets must be \(2, 5, 2\), one for each slot, got \(2, 3, 2\)"):
+        with pytest.raises(
+            ValueError, match=r"targets must be \(2, 5, 2\), one for each slot, got \(2, 3, 2\)"
+        ):
             pit_loss(self.points, self.logits, self.targets, self.active)
         with pytest.raises(ValueError, match=r"activity_logits must be \(2, 5\), got \(2, 4\)"):
             pit_loss(self.points, self.logits[:, :4], self.points, torch.ones(2, 5).bool())

@@ -1,3 +1,75 @@
-"""Multiple Choice Learning for PyTorch."""
+"""Multiple Choice Learning for PyTorch: K scored hypotheses in place of one averaged answer."""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from torchmcl.assignment import Assignment, relaxed, top_n, winner_takes_all
+from torchmcl.density import Dirac, Gaussian, Uniform, VoronoiMixture
+from torchmcl.distances import euclidean, great_circle, great_circle_swapped, squared_euclidean
+from torchmcl.ensemble import Ensemble, StackedEnsemble, members_loss
+from torchmcl.heads import HypothesisHead, multi_hypothesis
+from torchmcl.hypotheses import Hypotheses
+from torchmcl.losses import cell_loss, mcl_loss, pit_loss, rmcl_loss, scoring_loss, transport_loss
+from torchmcl.supports import Box, Sphere
+from torchmcl.transport import emd, oracle_error
+
+if TYPE_CHECKING:
+    from torchmcl.metrics import CountRecall, EarthMoversDistance, OracleError, WinnerHistogram
+    from torchmcl.regressor import MCLRegressor
 
 __version__ = "0.1.0"
+
+__all__ = [
+    "Assignment",
+    "Box",
+    "CountRecall",
+    "Dirac",
+    "EarthMoversDistance",
+    "Ensemble",
+    "Gaussian",
+    "Hypotheses",
+    "HypothesisHead",
+    "MCLRegressor",
+    "OracleError",
+    "Sphere",
+    "StackedEnsemble",
+    "Uniform",
+    "VoronoiMixture",
+    "WinnerHistogram",
+    "cell_loss",
+    "emd",
+    "euclidean",
+    "great_circle",
+    "great_circle_swapped",
+    "mcl_loss",
+    "members_loss",
+    "multi_hypothesis",
+    "oracle_error",
+    "pit_loss",
+    "relaxed",
+    "rmcl_loss",
+    "scoring_loss",
+    "squared_euclidean",
+    "top_n",
+    "transport_loss",
+    "winner_takes_all",
+]
+
+# torchmetrics, scikit-learn and Lightning take seconds to import: only who uses them waits for them.
+_LATE = {
+    "CountRecall": "metrics",
+    "EarthMoversDistance": "metrics",
+    "OracleError": "metrics",
+    "WinnerHistogram": "metrics",
+    "MCLRegressor": "regressor",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name in _LATE:
+        return getattr(import_module(f"torchmcl.{_LATE[name]}"), name)
+    raise AttributeError(f"module 'torchmcl' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -66,6 +66,8 @@ def best_index(cost: Float[Tensor, "*batch hypotheses"]) -> Int[Tensor, "*batch 
     return cost.detach().argmin(dim=-1, keepdim=True)
 
 
-def mask_of(index: Int[Tensor, "*batch chosen"], like: Shaped[Tensor, "*batch hypotheses"]) -> Bool[Tensor, "*batch hypotheses"]:
+def mask_of(
+    index: Int[Tensor, "*batch chosen"], like: Shaped[Tensor, "*batch hypotheses"]
+) -> Bool[Tensor, "*batch hypotheses"]:
     """True at the given positions of the last axis of `like`."""
     return torch.zeros_like(like, dtype=torch.bool).scatter(-1, index, True)

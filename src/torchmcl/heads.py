@@ -57,7 +57,9 @@ class HypothesisHead(nn.Module):
         return Hypotheses(points, out[..., self.hypotheses * self.dim :], link=self.scores)
 
     def extra_repr(self) -> str:
-        return f"features={self.features}, hypotheses={self.hypotheses}, dim={self.dim}, scores={self.scores!r}"
+        return (
+            f"features={self.features}, hypotheses={self.hypotheses}, dim={self.dim}, scores={self.scores!r}"
+        )
 
 
 def multi_hypothesis(
@@ -73,7 +75,9 @@ def multi_hypothesis(
     """
     linears = [name for name, module in model.named_modules() if isinstance(module, nn.Linear)]
     if not linears:
-        raise ValueError(f"model must contain a torch.nn.Linear as its output layer, {type(model).__name__} has none")
+        raise ValueError(
+            f"model must contain a torch.nn.Linear as its output layer, {type(model).__name__} has none"
+        )
     name = linears[-1]
     last = model.get_submodule(name)
     assert isinstance(last, nn.Linear)

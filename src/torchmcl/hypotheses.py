@@ -43,7 +43,9 @@ class Hypotheses:
         if self.points.shape[-2] == 0:
             raise ValueError("points holds no hypothesis: its axis -2 has length 0")
         if self.logits is not None and self.logits.shape != self.points.shape[:-1]:
-            raise ValueError(f"logits must be {tuple(self.points.shape[:-1])}, got {tuple(self.logits.shape)}")
+            raise ValueError(
+                f"logits must be {tuple(self.points.shape[:-1])}, got {tuple(self.logits.shape)}"
+            )
         if self.link not in ("sigmoid", "softmax"):
             raise ValueError(f"link must be 'sigmoid' or 'softmax', got {self.link!r}")
 
@@ -92,7 +94,9 @@ class Hypotheses:
         """`sum_k scores_k`, the expected number of targets: known to the `"sigmoid"` link only."""
         if self.logits is None or self.link != "sigmoid":
             kind = "unscored hypotheses" if self.logits is None else f"link {self.link!r}"
-            raise ValueError(f"count needs scores with link 'sigmoid'; {kind} cannot tell how many targets there are")
+            raise ValueError(
+                f"count needs scores with link 'sigmoid'; {kind} cannot tell how many targets there are"
+            )
         return self.scores.sum(-1)
 
     def prune(self, threshold: float) -> "Hypotheses":
@@ -122,7 +126,11 @@ class Hypotheses:
         """Draws `(*shape, *batch, dim)` from the mixture of Diracs (eq. 11)."""
         count = torch.Size(shape).numel()
         probs = self.probs.reshape(-1, self.n_hypotheses)
-        drawn = torch.multinomial(probs, count, replacement=True, generator=generator) if count else probs[:, :0].long()
+        drawn = (
+            torch.multinomial(probs, count, replacement=True, generator=generator)
+            if count
+            else probs[:, :0].long()
+        )
         index = drawn.T.reshape(*shape, *self.batch_shape, 1, 1)
         points = self.points.expand(*shape, *self.points.shape)
         return points.take_along_dim(index, dim=-2).squeeze(-2)

@@ -5,7 +5,6 @@ from itertools import permutations
 import numpy as np
 import torch
 from jaxtyping import Bool, Float
-from scipy.optimize import linear_sum_assignment
 from torch import Tensor
 from torch.nn.functional import binary_cross_entropy_with_logits, softplus
 
@@ -125,7 +124,9 @@ def rmcl_loss(
     if hypotheses.link == "sigmoid":
         scoring = scoring_loss(hypotheses.logits, winners.any(-2), negatives=negatives, reweight=reweight)
     elif negatives is not None:
-        raise ValueError(f"negatives must be None with link 'softmax', which has no negatives to draw; got {negatives}")
+        raise ValueError(
+            f"negatives must be None with link 'softmax', which has no negatives to draw; got {negatives}"
+        )
     else:
         counts = winners.sum(-2)
         mass = counts / counts.sum(-1, keepdim=True).clamp(min=1)
@@ -177,9 +178,13 @@ def pit_loss(
     """
     check_shapes(points, targets, active)
     if targets.shape != points.shape:
-        raise ValueError(f"targets must be {tuple(points.shape)}, one for each slot, got {tuple(targets.shape)}")
+        raise ValueError(
+            f"targets must be {tuple(points.shape)}, one for each slot, got {tuple(targets.shape)}"
+        )
     if activity_logits.shape != points.shape[:-1]:
-        raise ValueError(f"activity_logits must be {tuple(points.shape[:-1])}, got {tuple(activity_logits.shape)}")
+        raise ValueError(
+            f"activity_logits must be {tuple(points.shape[:-1])}, got {tuple(activity_logits.shape)}"
+        )
     geometry, active = cost_matrix(points, targets, active, distance=distance)
     geometry = geometry * active[..., None]
     logits = activity_logits[..., None, :]
@@ -229,6 +234,8 @@ def _match(cost: Tensor) -> Tensor:
         orders = torch.tensor(list(permutations(range(sources))), device=cost.device)
         each = cost[..., None, :, :].take_along_dim(orders[..., None].expand(*cost.shape[:-2], -1, -1, 1), -1)
         return orders[each.squeeze(-1).sum(-1).argmin(-1)]
+    from scipy.optimize import linear_sum_assignment
+
     # A NaN has no cheapest permutation; any will do, for it makes the loss NaN.
     matrices = cost.nan_to_num().reshape(-1, sources, sources).double().cpu().numpy()
     slots = np.array([linear_sum_assignment(matrix)[1] for matrix in matrices], dtype=np.int64)

@@ -1,8 +1,10 @@
-"""The one way in which everything here is trained: a network, a loss, metrics and an optimiser, by Lightning."""
+"""The one way of training: a network, a loss, metrics and an optimiser, by Lightning."""
 
+import logging
 import math
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import partial
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -24,6 +26,7 @@ __all__ = [
     "constant",
     "cosine",
     "flat_cosine",
+    "quiet",
 ]
 
 Loss = Callable[[Hypotheses, Tensor, Tensor | None], Tensor]
@@ -48,11 +51,28 @@ def flat_cosine(epoch: float, epochs: int) -> float:
     return 1.0 if epoch < epochs / 2 else cosine(2 * epoch - epochs, epochs)
 
 
+@contextmanager
+def quiet() -> Iterator[None]:
+    """Lightning without its remarks on hardware, loggers and workers; its errors still come through."""
+    loggers = [logging.getLogger(name) for name in ("lightning.pytorch", "lightning.fabric")]
+    levels = [logger.level for logger in loggers]
+    for logger in loggers:
+        logger.setLevel(logging.ERROR)
+    try:
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", module="lightning")
+            warnings.filterwarnings("ignore", message=".*isinstance.treespec.*")
+            yield
+    finally:
+        for logger, level in zip(loggers, levels, strict=True):
+            logger.setLevel(level)
+
+
 class Learner(LightningModule):
     """Trains `network` on batches `(inputs, targets, active)`; what a batch holds beyond these is left aside.
 
-    `optimizer` is called with the parameters; `schedule` multiplies its learning rate at each step. The loss of the
-    validation batches is logged as `validation_loss`, and each of `metrics` under its own name.
+    `optimizer` is called with the parameters; `schedule` multiplies its learning rate at each step. The loss of
+    the validation batches is logged as `validation_loss`, and each of `metrics` under its own name.
     """
 
     def __init__(
@@ -60,7 +80,7 @@ class Learner(LightningModule):
         network: nn.Module,
         loss: Loss,
         *,
-        optimizer: Callable[[Iterable[nn.Parameter]], Optimizer] = partial(Adam, lr=1e-3),
+        optimizer: Callable[[Iterable[nn.Parameter]], Optimizer] = Adam,
         schedule: Schedule = constant,
         metrics: dict[str, Metric] | None = None,
     ) -> None:

@@ -1,0 +1,63 @@
+"""Rules of assignment: shares that sum to one, winners, ties, limits."""
+
+from functools import partial
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from torchmcl.assignment import relaxed, top_n, winner_takes_all
+
+RULES = [winner_takes_all, partial(top_n, n=1), partial(top_n, n=3), partial(relaxed, epsilon=0.25)]
+
+
+@pytest.mark.parametrize("rule", RULES)
+@given(seed=st.integers(0, 2**31), coarse=st.booleans())
+def test_shares_sum_to_one_and_the_best_has_the_most(rule, seed, coarse):
+    random = torch.Generator().manual_seed(seed)
+    cost = torch.rand(3, 2, 5, generator=random)
+    cost = (cost * 3).floor() if coarse else cost
+    weights, winners = rule(cost)
+    torch.testing.assert_close(weights.sum(-1), torch.ones(3, 2))
+    assert (weights >= 0).all()
+    first = cost.numpy().argmin(-1)
+    assert (winners.take_along_dim(torch.from_numpy(first)[..., None], -1)).all()
+    assert torch.equal(
+        weights.amax(-1), weights.take_along_dim(torch.from_numpy(first)[..., None], -1)[..., 0]
+    )
+
+
+def test_ties_go_to_the_lowest_index():
+    cost = torch.tensor([[2.0, 1.0, 1.0, 1.0, 2.0]])
+    assert winner_takes_all(cost).winners.tolist() == [[False, True, False, False, False]]
+    assert top_n(cost, 2).winners.tolist() == [[False, True, True, False, False]]
+    assert top_n(cost, 4).winners.tolist() == [[True, True, True, True, False]]
+    assert relaxed(cost, 0.4).weights[0].tolist() == pytest.approx([0.1, 0.6, 0.1, 0.1, 0.1])
+
+
+def test_limits_are_winner_takes_all():
+    cost = torch.rand(4, 3, 6)
+    for rule in (partial(top_n, n=1), partial(relaxed, epsilon=0.0)):
+        for ours, theirs in zip(rule(cost), winner_takes_all(cost), strict=True):
+            assert torch.equal(ours, theirs)
+    one = torch.rand(4, 3, 1)
+    assert torch.equal(relaxed(one, 0.5).weights, torch.ones(4, 3, 1))
+
+
+def test_relaxed_has_one_winner_and_top_n_has_n():
+    cost = torch.rand(4, 3, 6)
+    assert (relaxed(cost, 0.5).winners.sum(-1) == 1).all()
+    assert (top_n(cost, 3).winners.sum(-1) == 3).all()
+
+
+@pytest.mark.parametrize("n", [0, 4, -1])
+def test_n_beyond_the_hypotheses(n):
+    with pytest.raises(ValueError, match=f"n must be between 1 and the number of hypotheses 3, got {n}"):
+        top_n(torch.rand(1, 3), n)
+
+
+@pytest.mark.parametrize("epsilon", [-0.1, 1.1, float("nan")])
+def test_epsilon_beyond_its_range(epsilon):
+    with pytest.raises(ValueError, match=f"epsilon must be between 0 and 1, got {epsilon}"):
+        relaxed(torch.rand(1, 3), epsilon)
