@@ -1,0 +1,71 @@
+"""The settings under which the toy models are trained."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from torchmcl.errors import UserError
+from torchmcl.training import Schedule, constant, cosine, flat_cosine
+
+__all__ = ["PAPER", "PRESETS", "SCHEDULES", "TUNED", "Settings", "preset"]
+
+SCHEDULES: dict[str, Schedule] = {"constant": constant, "cosine": cosine, "flat_cosine": flat_cosine}
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Everything, next to the seed, that a trained model depends on; the defaults are the paper's.
+
+    `scores` is the form of the scores of rMCL; rMCL*, which draws negatives, always has binary ones. `beta` and
+    `star_beta` weigh the scores in the losses of the two. `spread` starts the hypotheses spread over the square,
+    `reweight` lets the one drawn negative of rMCL* stand for all of them. `keep` says which weights are kept,
+    those with the lowest validation loss or the last. `patience` stops the training of an ensemble, whose members
+    are many times the work of the other models, after so many epochs in vain.
+    """
+
+    name: str
+    training_samples: int = 100_000
+    validation_samples: int = 25_000
+    batch_size: int = 1024
+    epochs: int = 20
+    units: int = 256
+    hypotheses: int = 20
+    learning_rate: float = 1e-3
+    schedule: Literal["constant", "cosine", "flat_cosine"] = "constant"
+    scores: Literal["sigmoid", "softmax"] = "sigmoid"
+    beta: float = 1.0
+    star_beta: float = 1.0
+    reweight: bool = False
+    spread: bool = False
+    keep: Literal["best", "last"] = "best"
+    patience: int = 3
+    outliers: float = 0.0
+
+
+PAPER = Settings("paper")
+"""Section 3.4 and its appendix: a fixed set of 100,000 samples, seen 20 times, Adam at a constant rate of 1e-3."""
+
+TUNED = Settings(
+    "tuned",
+    learning_rate=3e-3,
+    schedule="flat_cosine",
+    scores="softmax",
+    star_beta=5.0,
+    reweight=True,
+    spread=True,
+    keep="last",
+)
+"""What we recommend, within the same samples and epochs: scores that are one distribution over the cells,
+hypotheses that start spread out, and a higher rate that falls to 0 in the second half.
+
+The last weights are kept, because the validation loss is no judge between epochs: the more even the cells
+become, which is what the hypotheses are to learn, the higher is the entropy that the scores cannot go below.
+"""
+
+PRESETS = {settings.name: settings for settings in (PAPER, TUNED)}
+
+
+def preset(name: str) -> Settings:
+    """The settings of that name."""
+    if name not in PRESETS:
+        raise UserError(f"--preset must be one of {', '.join(PRESETS)}, got {name!r}")
+    return PRESETS[name]
