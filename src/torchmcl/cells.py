@@ -189,8 +189,10 @@ class Solid(Cells):
                 proposal = low + (high - low) * torch.empty_like(own).uniform_(generator=generator)
             else:
                 proposal = own + self.scale * torch.empty_like(own).normal_(generator=generator)
-            nearest = torch.cdist(proposal[:, None], self.points[item[missing]]).argmin(-1)[:, 0]
-            inside = (nearest == cell[missing]) & ((proposal >= low) & (proposal <= high)).all(-1)
+            distances = (proposal[:, None] - self.points[item[missing]]).square().sum(-1)
+            inside = (distances.argmin(-1) == cell[missing]) & ((proposal >= low) & (proposal <= high)).all(
+                -1
+            )
             drawn[missing[inside]] = proposal[inside]
             missing = missing[~inside]
             if not len(missing):

@@ -126,9 +126,9 @@ class Gaussian:
     def cells(self, points: Float[Tensor, "*batch hypotheses dim"]) -> Cells:
         """The cells, and the mass of the kernel in them."""
         if self.support is not None:
-            return self.support.cells(points, self.scale)
+            return self.support.cells(points, float(self.scale))
         dim = points.shape[-1]
-        return euclidean_cells(points, [-math.inf] * dim, [math.inf] * dim, self.scale)
+        return euclidean_cells(points, [-math.inf] * dim, [math.inf] * dim, float(self.scale))
 
 
 @dataclass(frozen=True, eq=False)
@@ -230,7 +230,7 @@ class VoronoiMixture:
         samples: int = 10_000,
         generator: torch.Generator | None = None,
     ) -> Estimate:
-        """P(y in the region), with a standard error; `region` maps `(n, *batch, dim)` to `(n, *batch)` booleans.
+        """P(y in the region) and its error; `region` maps `(n, *batch, dim)` to booleans `(n, *batch)`.
 
         Exact under `Dirac`, which draws nothing; otherwise the share of `samples` draws.
         """
