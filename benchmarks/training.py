@@ -1,0 +1,69 @@
+"""A training step with the losses of MCL, against the same network with a mean squared error."""
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import mse_loss
+
+from benchmarks import Row, medians, show
+from torchmcl import HypothesisHead, rmcl_loss
+
+__all__ = ["rows"]
+
+BATCH = 1024
+LIMITS = {"all negatives": 1.10, "one sampled negative": 1.15, "softmax link": None}
+
+
+def rows() -> list[Row]:
+    """The paper's perceptron (3 layers of 256 units), 2 targets in the plane, 20 and 1,000 hypotheses."""
+    return _rows(20, LIMITS, repetitions=150) + _rows(1000, {"all negatives": 2.0}, repetitions=15)
+
+
+def _rows(hypotheses: int, limits: dict[str, float | None], repetitions: int) -> list[Row]:
+    inputs, targets = torch.rand(BATCH, 1), torch.rand(BATCH, 2, 2) * 2 - 1
+    active = torch.rand(BATCH, 2) < 0.75
+    values = torch.rand(BATCH, hypotheses * 3)
+    calls = {
+        "mse": _step(nn.Linear(256, hypotheses * 3), inputs, lambda outputs: mse_loss(outputs, values)),
+        "all negatives": _step(
+            HypothesisHead(256, hypotheses, 2), inputs, lambda h: rmcl_loss(h, targets, active)
+        ),
+        "one sampled negative": _step(
+            HypothesisHead(256, hypotheses, 2), inputs, lambda h: rmcl_loss(h, targets, active, negatives=1)
+        ),
+        "softmax link": _step(
+            HypothesisHead(256, hypotheses, 2, scores="softmax"),
+            inputs,
+            lambda h: rmcl_loss(h, targets, active),
+        ),
+    }
+    seconds = medians({name: calls[name] for name in ("mse", *limits)}, repetitions)
+    return [
+        Row(
+            f"step with rmcl_loss, K = {hypotheses}, {name}, over one with MSE",
+            seconds[name],
+            seconds["mse"],
+            seconds[name] / seconds["mse"],
+            limit,
+        )
+        for name, limit in limits.items()
+    ]
+
+
+def _step(head: nn.Module, inputs: Tensor, loss: Callable[[Any], Tensor]) -> Callable[[], None]:
+    layers = [nn.Linear(1, 256), nn.ReLU(), nn.Linear(256, 256), nn.ReLU(), nn.Linear(256, 256), nn.ReLU()]
+    network = nn.Sequential(*layers, head)
+    optimizer = torch.optim.Adam(network.parameters())
+
+    def step() -> None:
+        optimizer.zero_grad()
+        loss(network(inputs)).backward()
+        optimizer.step()
+
+    return step
+
+
+if __name__ == "__main__":
+    show(rows())
