@@ -21,7 +21,7 @@ from torchmcl.heads import HypothesisHead, Scores
 from torchmcl.hypotheses import Hypotheses
 from torchmcl.losses import mcl_loss, rmcl_loss
 from torchmcl.supports import Box
-from torchmcl.training import KeepBest, Learner, TensorBatches, cosine, quiet
+from torchmcl.training import KeepBest, Learner, Loss, TensorBatches, cosine, quiet
 
 __all__ = ["MCLRegressor"]
 
@@ -99,13 +99,13 @@ class MCLRegressor(RegressorMixin, BaseEstimator):
         self._check_settings()
         if y is None:
             raise ValueError("MCLRegressor requires y to be passed, but the target y is None")
-        X = validate_data(self, X, dtype=np.float64)
+        values: NDArray[np.float64] = validate_data(self, X, dtype=np.float64)
         targets, active, self.scalar_ = _read_targets(y)
-        check_consistent_length(X, targets)
+        check_consistent_length(values, targets)
         if not active.any():
             raise ValueError("y holds no target at all: every one of its rows is NaN")
-        self._standardise(X, targets[active])
-        inputs = torch.from_numpy((X - self.input_mean_) / self.input_scale_).float()
+        self._standardise(values, targets[active])
+        inputs = torch.from_numpy((values - self.input_mean_) / self.input_scale_).float()
         scaled = torch.from_numpy((targets - self.target_center_) / self.target_scale_).float()
         seed = int(check_random_state(self.random_state).randint(2**31))
         devices = range(torch.cuda.device_count())
@@ -176,6 +176,17 @@ class MCLRegressor(RegressorMixin, BaseEstimator):
         head = HypothesisHead(width, self.n_hypotheses, targets.shape[-1], self.scores, spread)
         return nn.Sequential(*layers, head)
 
+    def _loss(self) -> Loss:
+        if self.scores is None:
+            return partial(mcl_loss, distance=self.distance, assign=self.assign)
+        return partial(
+            rmcl_loss,
+            distance=self.distance,
+            assign=self.assign,
+            beta=self.beta,
+            negatives=self.negatives,
+        )
+
     def _train(self, inputs: Tensor, targets: Tensor, active: Tensor, seed: int) -> None:
         order = torch.randperm(len(inputs))
         held = int(len(inputs) * self.validation_fraction)
@@ -183,15 +194,9 @@ class MCLRegressor(RegressorMixin, BaseEstimator):
         kept = order[:held] if held else order
         size = self.batch_size or int(np.clip(len(chosen) // 20, 32, 1024))
         keep = KeepBest(self.patience)
-        options = {"distance": self.distance, "assign": self.assign}
-        loss = (
-            partial(mcl_loss, **options)
-            if self.scores is None
-            else partial(rmcl_loss, beta=self.beta, negatives=self.negatives, **options)
-        )
         learner = Learner(
             self._network(targets[active]),
-            loss,
+            self._loss(),
             optimizer=partial(torch.optim.Adam, lr=self.learning_rate),
             schedule=cosine,
         )
