@@ -1,6 +1,7 @@
 """Short-time Fourier features, computed on the fly as the first layer of a network."""
 
 import math
+from functools import reduce
 
 import torch
 from jaxtyping import Float, Int16
@@ -65,7 +66,8 @@ class StftFeatures(nn.Module):
         self.log_magnitude = log_magnitude
         self.normalised_phase = normalised_phase
         hann = torch.hann_window(2 * self.hop, periodic=True, dtype=torch.float64)
-        self.register_buffer("window", (hann / hann.sum()).float(), persistent=False)
+        window_of_frame = nn.functional.pad(hann / hann.sum(), (0, nfft - 2 * self.hop))
+        self.register_buffer("window", window_of_frame.float(), persistent=False)
 
     def forward(
         self, waveform: Float[Tensor, "*batch channels samples"] | Int16[Tensor, "*batch channels samples"]
@@ -94,10 +96,11 @@ class StftFeatures(nn.Module):
                 f" ({1000 * self.hop / self.sample_rate:g} ms at {self.sample_rate} Hz)"
             )
         unit = 1 if waveform.is_floating_point() else 1 / 32768
-        sound = nn.functional.pad(waveform.to(self.window.dtype), (self.hop, 0))
-        frames = sound.unfold(-1, 2 * self.hop, self.hop) * (self.window * unit)
-        if self.stride > 1:
-            # Every s-th bin of a long transform is a short transform of the signal folded s times.
-            frames = nn.functional.pad(frames, (0, self.nfft - 2 * self.hop))
-            frames = frames.unflatten(-1, (self.stride, -1)).sum(-2)
-        return torch.fft.rfft(frames, n=self.nfft // self.stride)[..., 1 : self.bins + 1]
+        beyond = self.nfft - 2 * self.hop
+        sound = nn.functional.pad(waveform.to(self.window.dtype), (self.hop, beyond))
+        frames = sound.unfold(-1, self.nfft, self.hop)
+        # Every s-th bin of a long transform is a short transform of the signal folded s times.
+        length = self.nfft // self.stride
+        first, *others = zip(frames.split(length, -1), (self.window * unit).split(length), strict=True)
+        folded = reduce(lambda total, part: torch.addcmul(total, *part), others, torch.mul(*first))
+        return torch.fft.rfft(folded)[..., 1 : self.bins + 1]
