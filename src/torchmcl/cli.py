@@ -77,7 +77,7 @@ def simulate(
         seed=seed,
         convention=convention,
     )
-    made = make(out, settings, workers=workers or os.cpu_count() or 1, progress=True)
+    made = make(out, settings, workers=(os.cpu_count() or 1) if workers is None else workers, progress=True)
     print(f"{out}: {made} recordings of {settings.duration:g} s made")
     for overlap, shares in overlap_table(out, settings).items():
         print(f"ov{overlap}: " + ", ".join(f"{share:.0%} with {count}" for count, share in enumerate(shares)))

@@ -22,7 +22,7 @@ PER_LABEL = 60
 MOST_PER_LABEL = 1000
 PART = 5
 
-Signal = Float[np.ndarray, "samples"]
+Signal = Float[np.ndarray, "_samples"]
 
 
 @dataclass(frozen=True)
@@ -126,7 +126,7 @@ def load(clip: Clip, sample_rate: int) -> Float32[np.ndarray, "samples"]:
 
 
 def trim(signal: Signal, sample_rate: int, floor: float = -40.0, pause: float = 0.5) -> Signal:
-    """The part of a sound that a label can honestly call active.
+    """The part of a sound that a label can honestly call active, from the very sample of its onset.
 
     Silence, which is what lies `floor` decibels below the loudest 10 ms, is cut off at both ends. Where it
     lasts longer than `pause` seconds the sound falls into pieces; that with most energy is kept, up to 5 s.
@@ -142,6 +142,7 @@ def trim(signal: Signal, sample_rate: int, floor: float = -40.0, pause: float = 
     total = np.r_[0.0, np.cumsum(energy)]
     best = np.argmax(total[lasts + 1] - total[firsts])
     start = firsts[best] * hop
+    start += np.argmax(np.square(signal[start : start + hop]) >= energy.max() * 10 ** (floor / 10))
     return signal[start : min((lasts[best] + 1) * hop, start + int(LONGEST * sample_rate))]
 
 

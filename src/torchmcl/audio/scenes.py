@@ -70,7 +70,7 @@ def _among(name: str, value: str, allowed: Collection[str]) -> None:
         raise UserError(f"{name} is {value!r}, it must be one of {', '.join(allowed)}")
 
 
-def _between(name: str, value: float, low: float, high: float) -> None:
+def _between(name: str, value: int | float, low: int | float, high: int | float) -> None:
     if not low <= value <= high:
         raise UserError(f"{name} is {value:g}, it must be between {low:g} and {high:g}")
 

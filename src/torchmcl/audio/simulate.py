@@ -12,6 +12,7 @@ from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from multiprocessing.connection import wait
+from multiprocessing.context import BaseContext
 from pathlib import Path
 from typing import Any
 
@@ -85,7 +86,7 @@ def _in_order(job: _Job, missing: Sequence[Take], advance: Callable[[], None]) -
 
 
 def _in_processes(job: _Job, missing: Sequence[Take], workers: int, advance: Callable[[], None]) -> None:
-    context = multiprocessing.get_context("spawn")
+    context = _context()
     with ProcessPoolExecutor(workers, mp_context=context, initializer=_start, initargs=(job,)) as executor:
         futures = [executor.submit(_make, take) for take in missing]
         try:
@@ -99,6 +100,15 @@ def _in_processes(job: _Job, missing: Sequence[Take], workers: int, advance: Cal
         except BaseException:
             executor.shutdown(wait=True, cancel_futures=True)
             raise
+
+
+def _context() -> BaseContext:
+    """Workers are forked from a server without threads that has imported this module once for all of them."""
+    if "forkserver" not in multiprocessing.get_all_start_methods():
+        return multiprocessing.get_context("spawn")
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload([__name__])
+    return context
 
 
 _job: _Job | None = None
@@ -194,4 +204,4 @@ def _check_space(out: Path, settings: SceneSettings, count: int) -> None:
     needed = count * settings.samples * 8
     free = shutil.disk_usage(out).free
     if needed > free:
-        raise UserError(f"{out}: {needed / 1e9:.1f} GB are needed there, {free / 1e9:.1f} GB are free")
+        raise UserError(f"{out}: {needed / 1e6:.0f} MB are needed there, {free / 1e6:.0f} MB are free")

@@ -8,7 +8,7 @@ from scipy.signal import butter, lfilter, sosfilt
 
 __all__ = ["SOUNDS", "synthesise"]
 
-Signal = Float[np.ndarray, "samples"]
+Signal = Float[np.ndarray, "_samples"]
 
 VOWELS = np.array(
     [
@@ -62,7 +62,7 @@ def door_slam(rng: np.random.Generator, rate: int) -> Signal:
     modes = rng.uniform(45, 110) * np.cumprod(np.r_[1.0, rng.uniform(1.15, 1.6, size=count - 1)])
     thud = _strike(rng, rate, modes, decay=rng.uniform(0.09, 0.2), tilt=0.6)
     noise = rng.standard_normal(len(thud)) * _decay(len(thud), rate, rng.uniform(0.02, 0.06))
-    slam = thud + 0.8 * _band(noise, rate, 80, 2500)
+    slam = thud + 0.8 * _band(noise, rate, 80.0, 2500.0)
     latch = _strike(rng, rate, rng.uniform(900, 3800, size=5), decay=0.012)
     rattles = np.sort(rng.uniform(0.03, 0.3, size=rng.integers(1, 5)))
     return _overlay([slam, *[0.2 * latch] * len(rattles)], np.r_[0.0, rattles], rate)
@@ -142,10 +142,10 @@ def page_turn(rng: np.random.Generator, rate: int) -> Signal:
     length = int(rate * rng.uniform(0.45, 1.1))
     noise = rng.standard_normal(length)
     sweep = np.linspace(0, 1, length) ** rng.uniform(0.6, 1.6)
-    rustle = (1 - sweep) * _band(noise, rate, 700, 2600) + sweep * _band(noise, rate, 2500, 8500)
+    rustle = (1 - sweep) * _band(noise, rate, 700.0, 2600.0) + sweep * _band(noise, rate, 2500.0, 8500.0)
     grains = np.repeat(rng.gamma(0.5, 1.0, size=length // (rate // 150) + 1), rate // 150)[:length]
     swell = np.sin(np.pi * np.linspace(0, 1, length)) ** rng.uniform(0.7, 2.0)
-    flap = _band(rng.standard_normal(rate // 8), rate, 250, 1800) * _decay(rate // 8, rate, 0.02)
+    flap = _band(rng.standard_normal(rate // 8), rate, 250.0, 1800.0) * _decay(rate // 8, rate, 0.02)
     return _overlay([rustle * grains * swell, flap], [0.0, length / rate * rng.uniform(0.8, 0.95)], rate)
 
 
