@@ -183,6 +183,11 @@ def test_other_conventions_are_converted(tut, convention):
     np.testing.assert_allclose(other, expected, atol=1e-6)
 
 
+def test_an_unknown_convention(tut):
+    with pytest.raises(UserError, match=r"^convention is 'b-format', "):
+        AudioDataModule(tut, convention="b-format")
+
+
 def prepare(folder, cache, barrier):
     data = AudioDataModule(folder, cache=cache)
     barrier.wait()

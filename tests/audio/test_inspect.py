@@ -13,8 +13,6 @@ from torchmcl.audio.datasets import read_dataset, read_recording
 from torchmcl.audio.foa import encode
 from torchmcl.audio.inspect import inspect, overlap_shares, summarise
 
-pytestmark = pytest.mark.filterwarnings("ignore:datetime.datetime.utcfromtimestamp:DeprecationWarning")
-
 
 def call(monkeypatch, *arguments) -> int:
     """Run the command line and give its exit code."""
@@ -123,7 +121,7 @@ def test_a_recording_without_description(tmp_path, write_sound, silent, capsys):
     assert len(list((tmp_path / "out").iterdir())) == 3
 
 
-def test_an_hour_or_a_moment_can_be_pictured(tmp_path, write_sound):
+def test_a_long_recording_and_a_moment_can_be_pictured(tmp_path, write_sound):
     for name, seconds in (("long.wav", 61.0), ("short.wav", 0.001)):
         inspect(
             write_sound(tmp_path / name, seconds=seconds, rate=8000), tmp_path / name.removesuffix(".wav")

@@ -13,7 +13,7 @@ from torch import Tensor
 from torch.utils.data import DataLoader, Dataset, DistributedSampler
 
 from torchmcl.audio.datasets import Catalogue, Recording, open_sound, read_dataset
-from torchmcl.audio.foa import Convention, convert
+from torchmcl.audio.foa import Convention, convention_named, convert
 from torchmcl.audio.targets import HOP, frame_counts, stack_targets
 from torchmcl.errors import UserError
 
@@ -120,7 +120,7 @@ class AudioDataModule(LightningDataModule):
         batch_size: int = 128,
         chunk: float = 0.5,
         seed: int = 0,
-        convention: Convention = "acn-n3d",
+        convention: str = "acn-n3d",
         skip_broken: bool = False,
         cache: str | Path | None = None,
         num_workers: int = 0,
@@ -133,7 +133,7 @@ class AudioDataModule(LightningDataModule):
         if self.frames < 1 or abs(chunk - self.frames * HOP) > 1e-9:
             raise ValueError(f"chunk is {chunk} s, must be a multiple of {HOP} s")
         self.seed = seed
-        self.convention = convention
+        self.convention = convention_named(convention)
         self.skip_broken = skip_broken
         self.cache = Path(cache) if cache is not None else None
         self.num_workers = num_workers
