@@ -102,6 +102,43 @@ def inspect(
     look(path, out, skip_broken=skip_broken, convention=convention_named(convention))
 
 
+@app.command()
+def train(
+    settings: Annotated[
+        list[str] | None, typer.Argument(help="key=value, for example method=rmcl seed=0.", show_default=False)
+    ] = None,
+) -> None:
+    """Train one method on one data set, and evaluate it; the same command goes on where it stopped.
+
+    For example `torchmcl train method=rmcl data=simulated scale=smoke run=runs/first`
+
+    A run is a folder with config.yaml, model.safetensors, metrics.json and logs.
+    """
+    from torchmcl.experiments.config import compose_config
+    from torchmcl.experiments.report import print_metrics
+    from torchmcl.experiments.run import train as go
+
+    print_metrics(go(compose_config(settings or [])))
+
+
+@app.command()
+def evaluate(
+    run: Annotated[Path, typer.Argument(help="The folder of a finished run.")],
+    swapped_angles: Annotated[
+        bool, typer.Option("--swapped-angles", help="Measure by the published formula, to compare with it.")
+    ] = False,
+) -> None:
+    """EMD and oracle error for one, two and three sources, and frame recall; writes metrics.json.
+
+    For example `torchmcl evaluate runs/first`
+    """
+    from torchmcl.experiments.report import print_metrics
+    from torchmcl.experiments.run import evaluate_run
+
+    evaluate_run(run, swapped=swapped_angles)
+    print_metrics(run, "metrics-swapped.json" if swapped_angles else "metrics.json")
+
+
 def main() -> None:
     """Run the command line; mistakes of the caller end with one sentence and exit code 2."""
     try:

@@ -32,21 +32,21 @@ __all__ = [
 Loss = Callable[[Hypotheses, Tensor, Tensor | None], Tensor]
 """A function of hypotheses, targets and active."""
 
-Schedule = Callable[[float, int], float]
+Schedule = Callable[[float, float], float]
 """The factor of the learning rate after so many (fractional) epochs of so many."""
 
 
-def constant(epoch: float, epochs: int) -> float:
+def constant(epoch: float, epochs: float) -> float:
     """The same rate throughout."""
     return 1.0
 
 
-def cosine(epoch: float, epochs: int) -> float:
+def cosine(epoch: float, epochs: float) -> float:
     """From 1 to 0 along half a cosine."""
     return 0.5 * (1 + math.cos(math.pi * min(epoch / epochs, 1.0)))
 
 
-def flat_cosine(epoch: float, epochs: int) -> float:
+def flat_cosine(epoch: float, epochs: float) -> float:
     """1 in the first half, then to 0 along half a cosine."""
     return 1.0 if epoch < epochs / 2 else cosine(2 * epoch - epochs, epochs)
 
@@ -114,9 +114,9 @@ class Learner(LightningModule):
 
     def configure_optimizers(self) -> Any:
         optimizer = self.optimizer(self.parameters())
-        epochs = self.trainer.max_epochs or 1
-        steps = max(int(self.trainer.estimated_stepping_batches) / epochs, 1)
-        scheduler = LambdaLR(optimizer, lambda step: self.schedule(step / steps, epochs))
+        total = int(self.trainer.estimated_stepping_batches)
+        epoch = math.ceil(self.trainer.num_training_batches / self.trainer.accumulate_grad_batches)
+        scheduler = LambdaLR(optimizer, lambda step: self.schedule(step / epoch, total / epoch))
         return {"optimizer": optimizer, "lr_scheduler": {"scheduler": scheduler, "interval": "step"}}
 
     def _diagnosis(self, batch: Sequence[Any], hypotheses: Hypotheses, loss: Tensor, index: int) -> str:

@@ -1,0 +1,1 @@
+"""Hydra configurations: one small file a choice."""

@@ -1,0 +1,1 @@
+"""Typed configurations, runs and studies."""

@@ -1,0 +1,188 @@
+"""From settings to objects: the data, the network and the loss of a run."""
+
+import math
+from functools import partial
+from pathlib import Path
+
+from torch import Tensor, nn
+
+from torchmcl.assignment import Assign, relaxed, top_n, winner_takes_all
+from torchmcl.audio.datamodule import AudioDataModule
+from torchmcl.audio.features import StftFeatures
+from torchmcl.audio.foa import convention_named
+from torchmcl.audio.scenes import SceneSettings
+from torchmcl.audio.seldnet import SELDNet
+from torchmcl.audio.simulate import simulate
+from torchmcl.distances import cost_matrix, great_circle
+from torchmcl.ensemble import Ensemble
+from torchmcl.errors import UserError
+from torchmcl.experiments.config import Config, DataConfig, Kind, MethodConfig, Rule, ScheduleName
+from torchmcl.hypotheses import Hypotheses
+from torchmcl.losses import mcl_loss, pit_loss, rmcl_loss, transport_loss
+from torchmcl.training import Loss, Schedule, constant, cosine, flat_cosine
+
+__all__ = ["build_data", "build_ensemble", "build_loss", "build_network", "build_schedule"]
+
+
+def build_data(config: Config, *, workers: int = 1, progress: bool = True) -> AudioDataModule:
+    """The data of a run; simulated scenes are made when missing."""
+    data = config.data
+    if data.condition is None and data.folder is None:
+        raise UserError(f"data.folder is missing: say where {data.name} lies with data.folder=PATH")
+    folder = Path(data.folder) if data.folder is not None else _scene_folder(data)
+    if data.condition is not None:
+        settings = SceneSettings(
+            condition=data.condition,
+            recordings=data.recordings,
+            duration=data.duration,
+            sample_rate=data.sample_rate,
+            events=data.events,
+            seed=data.seed,
+            convention=data.convention,
+        )
+        simulate(folder, settings, workers=workers, progress=progress)
+    return AudioDataModule(
+        folder,
+        fold=data.fold,
+        batch_size=config.training.batch_size,
+        seed=config.seed,
+        convention=convention_named(data.convention),
+        skip_broken=data.skip_broken,
+        cache=data.cache,
+    )
+
+
+def build_network(config: Config, sample_rate: int, slots: int) -> nn.Module:
+    """One SELDNet with the hypotheses that the method asks for."""
+    method, network = config.method, config.network
+    features = StftFeatures(
+        sample_rate,
+        nfft=network.nfft,
+        stride=network.stride,
+        bins=network.bins,
+        log_magnitude=network.log_magnitude,
+        normalised_phase=network.normalised_phase,
+    )
+    return SELDNet(
+        features,
+        hypotheses=_hypotheses(method, slots),
+        scores=method.scores,  # type: ignore[arg-type]
+        output=config.head.output,  # type: ignore[arg-type]
+        spread=config.head.spread,
+        filters=network.filters,
+        pools=network.pools,
+        units=network.units,
+        layers=network.layers,
+    )
+
+
+def build_ensemble(config: Config, sample_rate: int, slots: int) -> nn.Module:
+    """The network that a finished run predicts with: one, or an ensemble of its members."""
+    members = [build_network(config, sample_rate, slots) for _ in range(config.method.members)]
+    return members[0] if len(members) == 1 else Ensemble(members)
+
+
+def build_loss(method: MethodConfig) -> Loss:
+    """The loss of a method, in radians on the sphere."""
+    if method.kind is Kind.pit:
+        return _pit
+    if method.kind is Kind.pit_in_order:
+        return _pit_in_order
+    if method.scores is None and (method.scoring > 0 or method.transport > 0):
+        raise UserError("method.scores is null: method.scoring and method.transport must be 0")
+    if method.scoring > 0 and (method.regression <= 0 or method.best_target_only):
+        raise UserError("method.scoring needs method.regression above 0 and not method.best_target_only")
+    return partial(_weighted, method, _rule(method))
+
+
+def build_schedule(name: ScheduleName) -> Schedule:
+    """The learning rate's schedule."""
+    known: dict[ScheduleName, Schedule] = {
+        ScheduleName.constant: constant,
+        ScheduleName.cosine: cosine,
+        ScheduleName.flat_cosine: flat_cosine,
+        ScheduleName.one_cycle: _one_cycle,
+        ScheduleName.reference: _reference,
+    }
+    return known[name]
+
+
+def _scene_folder(data: DataConfig) -> Path:
+    sounds = Path(data.events).name if data.events else "synthesised"
+    return Path("data") / (
+        f"{data.condition}-{sounds}-{data.recordings}x{data.duration:g}s-{data.sample_rate}hz-seed{data.seed}"
+    )
+
+
+def _hypotheses(method: MethodConfig, slots: int) -> int:
+    if method.kind is Kind.mcl:
+        if method.hypotheses is None:
+            raise UserError("method.hypotheses is null, which only PIT can do without")
+        return method.hypotheses
+    if method.hypotheses not in (None, slots):
+        raise UserError(
+            f"method.hypotheses is {method.hypotheses}, but PIT needs one slot for each of {slots} targets"
+        )
+    return slots
+
+
+def _rule(method: MethodConfig) -> Assign:
+    if (method.n is not None) != (method.assign is Rule.top_n):
+        raise UserError(f"method.n is {method.n}, method.assign is {method.assign.name}: n belongs to top_n")
+    if (method.epsilon is not None) != (method.assign is Rule.relaxed):
+        raise UserError(
+            f"method.epsilon is {method.epsilon}, method.assign is {method.assign.name}: "
+            "epsilon belongs to relaxed"
+        )
+    if method.n is not None:
+        return partial(top_n, n=method.n)
+    if method.epsilon is not None:
+        return partial(relaxed, epsilon=method.epsilon)
+    return winner_takes_all
+
+
+def _weighted(
+    method: MethodConfig, rule: Assign, hypotheses: Hypotheses, targets: Tensor, active: Tensor | None
+) -> Tensor:
+    loss = hypotheses.points.new_zeros(())
+    if method.scoring > 0:
+        loss = loss + method.regression * rmcl_loss(
+            hypotheses, targets, active, distance=great_circle, assign=rule,
+            beta=method.scoring / method.regression, negatives=method.negatives,
+        )  # fmt: skip
+    elif method.regression > 0:
+        loss = loss + method.regression * mcl_loss(
+            hypotheses, targets, active, distance=great_circle, assign=rule,
+            best_target_only=method.best_target_only,
+        )  # fmt: skip
+    if method.transport > 0:
+        loss = loss + method.transport * transport_loss(hypotheses, targets, active, distance=great_circle)
+    return loss
+
+
+def _pit(hypotheses: Hypotheses, targets: Tensor, active: Tensor | None) -> Tensor:
+    assert hypotheses.logits is not None
+    assert active is not None
+    return pit_loss(hypotheses.points, hypotheses.logits, targets, active, distance=great_circle)
+
+
+def _pit_in_order(hypotheses: Hypotheses, targets: Tensor, active: Tensor | None) -> Tensor:
+    assert hypotheses.logits is not None
+    cost, active = cost_matrix(hypotheses.points, targets, active, distance=great_circle)
+    matched = cost.diagonal(dim1=-2, dim2=-1) * active
+    activity = nn.functional.binary_cross_entropy_with_logits(hypotheses.logits, active.to(cost.dtype))
+    return activity + matched.sum() / active.sum().clamp(min=1)
+
+
+def _one_cycle(epoch: float, epochs: float) -> float:
+    """Up along a cosine during 30 %, down to nearly nothing along another."""
+    progress = min(epoch / epochs, 1.0)
+    if progress < 0.3:
+        return 1 - 0.96 * 0.5 * (1 + math.cos(math.pi * progress / 0.3))
+    return 0.5 * (1 + math.cos(math.pi * (progress - 0.3) / 0.7)) + 4e-6
+
+
+def _reference(epoch: float, epochs: float) -> float:
+    """The schedule that the reference code runs, for a base rate of 0.0025: its peak is 0.0011."""
+    number = math.floor(epoch) + 1
+    return min(number**-0.5, number * 5**-1.5)

@@ -1,0 +1,199 @@
+"""A run: train what the settings say, keep everything that is needed to go on, and evaluate."""
+
+import json
+import platform
+import subprocess
+import time
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+import yaml
+from lightning.pytorch import Callback, LightningModule, Trainer
+from lightning.pytorch.callbacks import ModelCheckpoint, RichProgressBar
+from lightning.pytorch.loggers import CSVLogger, TensorBoardLogger
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
+from torch import nn
+
+import torchmcl
+from torchmcl.audio.datamodule import AudioDataModule
+from torchmcl.distances import great_circle, great_circle_swapped
+from torchmcl.errors import UserError
+from torchmcl.experiments.build import build_data, build_ensemble, build_loss, build_network, build_schedule
+from torchmcl.experiments.config import Config, Kind, from_plain, to_plain
+from torchmcl.experiments.evaluate import evaluate
+from torchmcl.files import atomic, write_json, write_text
+from torchmcl.metrics import EarthMoversDistance, OracleError
+from torchmcl.training import KeepBest, Learner, quiet
+
+__all__ = ["evaluate_run", "load_network", "run_folder", "train"]
+
+CONFIG, WEIGHTS, SHAPE, METRICS = "config.yaml", "model.safetensors", "config.json", "metrics.json"
+
+
+def train(config: Config, *, progress: bool = True) -> Path:
+    """Train, or go on where it stopped, then evaluate on validation and test scenes; returns the folder."""
+    folder = run_folder(config)
+    _claim(folder, config)
+    if (folder / METRICS).exists():
+        return folder
+    if config.trainer.threads is not None:
+        torch.set_num_threads(config.trainer.threads)
+    data = build_data(config, progress=progress)
+    if not (folder / WEIGHTS).exists():
+        started = time.perf_counter()
+        members = [_train_member(config, data, folder, i, progress) for i in range(config.method.members)]
+        _save(folder, config, data, members, time.perf_counter() - started)
+    evaluate_run(folder, data=data)
+    return folder
+
+
+def evaluate_run(
+    folder: str | Path, *, swapped: bool = False, data: AudioDataModule | None = None
+) -> dict[str, Any]:
+    """EMD, oracle error and frame recall of a finished run on its validation and test scenes.
+
+    Written to `metrics.json`; with `swapped`, by the published formula for angles, to `metrics-swapped.json`.
+    """
+    folder = Path(folder)
+    config, network = load_network(folder)
+    data = data or build_data(config)
+    distance = great_circle_swapped if swapped else great_circle
+    found = {
+        part: evaluate(
+            network, loader(), slots=config.method.kind is not Kind.mcl, distance=distance
+        ).summary()
+        for part, loader in (("validation", data.val_dataloader), ("test", data.test_dataloader))
+    }
+    shape = json.loads((folder / SHAPE).read_text())
+    metrics = {**_provenance(config), "train_seconds": shape["train_seconds"], **found}
+    write_json(folder / ("metrics-swapped.json" if swapped else METRICS), metrics)
+    return metrics
+
+
+def load_network(folder: str | Path) -> tuple[Config, nn.Module]:
+    """The settings and the trained network of a run; reads YAML, JSON and safetensors, never a pickle."""
+    folder = Path(folder)
+    for name in (CONFIG, SHAPE, WEIGHTS):
+        if not (folder / name).is_file():
+            raise UserError(f"{folder}: no finished run, {name} is missing")
+    config = _read_config(folder)
+    shape = json.loads((folder / SHAPE).read_text())
+    network = build_ensemble(config, shape["sample_rate"], shape["slots"])
+    try:
+        network.load_state_dict(load_file(folder / WEIGHTS))
+    except (SafetensorError, RuntimeError) as error:
+        raise UserError(f"{folder / WEIGHTS}: {str(error).splitlines()[0]}") from None
+    return config, network.eval()
+
+
+def run_folder(config: Config) -> Path:
+    """Where the run lives."""
+    name = f"{config.method.name}-{config.data.name}-{config.scale}-seed{config.seed}"
+    return Path(config.run) if config.run else Path("runs") / name
+
+
+class _SeedEachEpoch(Callback):
+    """Random numbers of an epoch depend on the seed and its number alone: a resumed run draws the same."""
+
+    def __init__(self, seed: int) -> None:
+        self.seed = seed
+
+    def on_train_epoch_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        torch.manual_seed(1_000_003 * self.seed + trainer.current_epoch)
+
+
+def _train_member(
+    config: Config, data: AudioDataModule, folder: Path, member: int, progress: bool
+) -> nn.Module:
+    place = folder if config.method.members == 1 else folder / f"member{member}"
+    seed = config.seed if config.method.members == 1 else 1000 * config.seed + member
+    torch.manual_seed(seed)
+    settings = config.training
+    learner = Learner(
+        build_network(config, data.sample_rate, data.slots),
+        build_loss(config.method),
+        optimizer=partial(torch.optim.AdamW, lr=settings.learning_rate, weight_decay=settings.weight_decay),
+        schedule=build_schedule(settings.schedule),
+        metrics={"emd": EarthMoversDistance(great_circle), "oracle": OracleError(great_circle)},
+    )
+    keep = KeepBest()
+    callbacks: list[Callback] = [
+        keep,
+        _SeedEachEpoch(seed),
+        ModelCheckpoint(place, filename="last", enable_version_counter=False, save_on_train_epoch_end=False),
+    ]
+    with quiet():
+        trainer = Trainer(
+            accelerator=config.trainer.accelerator,
+            devices=config.trainer.devices,
+            strategy=config.trainer.strategy,
+            max_epochs=-1 if settings.epochs is None else settings.epochs,
+            max_steps=-1 if settings.steps is None else settings.steps,
+            gradient_clip_val=settings.clip,
+            callbacks=callbacks + ([RichProgressBar(refresh_rate=5)] if progress else []),
+            enable_progress_bar=progress,
+            enable_model_summary=False,
+            num_sanity_val_steps=0,
+            logger=[CSVLogger(place, "logs", "csv"), TensorBoardLogger(place, "logs", "tensorboard")],
+        )
+        last = place / "last.ckpt"
+        trainer.fit(learner, datamodule=data, ckpt_path=last if last.exists() else None, weights_only=True)
+    return learner.network.cpu()
+
+
+def _save(
+    folder: Path, config: Config, data: AudioDataModule, members: Sequence[nn.Module], seconds: float
+) -> None:
+    network = build_ensemble(config, data.sample_rate, data.slots)
+    parts = [network] if len(members) == 1 else list(network.members)  # type: ignore[arg-type]
+    for part, member in zip(parts, members, strict=True):
+        part.load_state_dict(member.state_dict())
+    shape = {"sample_rate": data.sample_rate, "slots": data.slots, "train_seconds": seconds}
+    write_json(folder / SHAPE, shape)
+    with atomic(folder / WEIGHTS) as temporary:
+        save_file({name: value.contiguous() for name, value in network.state_dict().items()}, temporary)
+
+
+def _claim(folder: Path, config: Config) -> None:
+    """Note the settings of the run, or make sure that they are still the same."""
+    settings = to_plain(config)
+    if (folder / CONFIG).exists():
+        before = to_plain(_read_config(folder))
+        changed = [key for key in settings if key not in ("run", "trainer") and settings[key] != before[key]]
+        if changed:
+            raise UserError(
+                f"{folder}: this run has other settings for {', '.join(changed)}; choose another run=FOLDER"
+            )
+    else:
+        write_text(folder / CONFIG, yaml.safe_dump(settings, sort_keys=False))
+
+
+def _read_config(folder: Path) -> Config:
+    try:
+        plain = yaml.safe_load((folder / CONFIG).read_text())
+    except yaml.YAMLError as error:
+        raise UserError(f"{folder / CONFIG}: {str(error).splitlines()[0]}") from None
+    if not isinstance(plain, dict):
+        raise UserError(f"{folder / CONFIG}: holds no settings")
+    return from_plain(plain)
+
+
+def _provenance(config: Config) -> dict[str, Any]:
+    source = Path(torchmcl.__file__).parent
+    git = subprocess.run(
+        ["git", "-C", source, "rev-parse", "HEAD"], capture_output=True, text=True, check=False
+    )
+    return {
+        "method": config.method.name,
+        "data": config.data.name,
+        "scale": config.scale,
+        "seed": config.seed,
+        "torchmcl": torchmcl.__version__,
+        "torch": torch.__version__,
+        "python": platform.python_version(),
+        "commit": git.stdout.strip() or None,
+    }
