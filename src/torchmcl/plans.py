@@ -10,7 +10,10 @@ __all__ = ["Solution", "optimal_plan"]
 
 
 class Solution(NamedTuple):
-    """An optimal plan `(n, rows, columns)` and the potentials `(n, rows)`, `(n, columns)` that prove it."""
+    """An optimal plan `(n, rows, columns)` and the potentials `(n, rows)`, `(n, columns)` that prove it.
+
+    A potential may be NaN where there is no mass: there it is bounded by the others alone.
+    """
 
     plan: Tensor
     rows: Tensor
@@ -25,7 +28,8 @@ def optimal_plan(cost: Tensor, rows: Tensor, columns: Tensor) -> Solution:
     if columns.shape[-1] < rows.shape[-1] and columns.shape[-1] <= 3:
         plan, column_potential, row_potential = optimal_plan(cost.mT, columns, rows)
         return Solution(plan.mT, row_potential, column_potential)
-    solution = Solution(*(torch.zeros_like(value) for value in (cost, rows, columns)))
+    plan, row_potential, column_potential = (torch.zeros_like(value) for value in (cost, rows, columns))
+    solution = Solution(plan, row_potential.fill_(torch.nan), column_potential)
     mass = rows > torch.finfo(rows.dtype).eps
     count = mass.sum(-1)
     for size, solver in enumerate((_one_row, _two_rows, _three_rows), start=1):
@@ -33,8 +37,7 @@ def optimal_plan(cost: Tensor, rows: Tensor, columns: Tensor) -> Solution:
     for item in (count > 3).nonzero().flatten():
         size = int(count[item])
         _solve_group(solution, item[None], size, _many_rows, (cost, rows, columns, mass))
-    reach = (cost - solution.columns[:, None, :]).amin(-1)
-    return solution._replace(rows=torch.where(mass, solution.rows, reach))
+    return solution
 
 
 def _solve_group(
@@ -78,20 +81,26 @@ def _three_rows(cost: Tensor, rows: Tensor, columns: Tensor) -> Solution:
     problem = Problem(first, second, third, rows[:, 0:1], rows[:, 1:2], columns)
     solution = Solution(*(torch.empty_like(value) for value in (cost, rows, columns)))
     items = torch.arange(len(cost), device=cost.device)
-    rising, falling = (_tangent(problem, torch.full_like(rows[:, :1], v)) for v in (-torch.inf, torch.inf))
+    v = (columns * (first - third)).sum(-1, keepdim=True)
+    new = _tangent(problem, v)
+    up = new.slope >= 0
+    outer = _outer_tangent(problem, up)
+    rising, falling = _where(up, new, outer), _where(up, outer, new)
+    done = torch.zeros_like(up)
     while len(items):
-        new = _tangent(problem, (falling.value - rising.value) / (rising.slope - falling.slope))
-        done = _is_optimal(new, rising, falling).squeeze(-1)
+        v = torch.where(done, v, (falling.value - rising.value) / (rising.slope - falling.slope))
+        new = _tangent(problem, v)
+        done = done | _is_optimal(new, rising, falling)
         up = new.slope >= 0
         rising, falling = _where(up, new, rising), _where(up, falling, new)
-        if done.any():
-            ended, going = done.nonzero()[:, 0], (~done).nonzero()[:, 0]
+        if 2 * done.sum() >= len(items):
+            ended, going = done[:, 0].nonzero()[:, 0], (~done[:, 0]).nonzero()[:, 0]
             sides = (_select(side, ended) for side in (new, rising, falling))
             for whole, part in zip(solution, _mix(_select(problem, ended), *sides), strict=True):
                 whole[items[ended]] = part
             problem = _select(problem, going)
             rising, falling = _select(rising, going), _select(falling, going)
-            items = items[going]
+            items, v, done = items[going], v[going], done[going]
     return solution
 
 
@@ -119,15 +128,25 @@ Part = TypeVar("Part", Problem, Tangent)
 
 
 def _tangent(problem: Problem, v: Tensor) -> Tangent:
-    """Fill the second row where it gains most over the better of the first, shifted by `v`, and the third."""
-    to_first = problem.first - v <= problem.third
-    rest = torch.where(to_first, problem.first, problem.third)
-    # an infinite v, the first row before or after anything else, shifts all keys alike
-    key = problem.second - torch.where(to_first & v.isfinite(), problem.first - v, rest)
-    second = _fill(key, problem.second_mass, problem.columns)
+    shifted = problem.first - v
+    to_first = shifted <= problem.third
+    tangent = _tangent_to(problem, torch.minimum(shifted, problem.third), to_first)
+    return tangent._replace(value=tangent.value + (problem.first_mass - tangent.slope) * v, v=v)
+
+
+def _outer_tangent(problem: Problem, up: Tensor) -> Tangent:
+    """The tangent at infinity (`up`), where the third row gets nothing, or at minus infinity."""
+    tangent = _tangent_to(problem, torch.where(up, problem.first, problem.third), up)
+    return tangent._replace(v=torch.where(up, torch.inf, -torch.inf).to(tangent.v))
+
+
+def _tangent_to(problem: Problem, rest: Tensor, to_first: Tensor) -> Tangent:
+    """Fill the second row where it gains most over the `rest`, which is the first row or the third."""
+    second = _fill(problem.second - rest, problem.second_mass, problem.columns)
     others = problem.columns - second
     value = (others * rest + second * problem.second).sum(-1, keepdim=True)
-    return Tangent(value, problem.first_mass - (others * to_first).sum(-1, keepdim=True), v, second)
+    slope = problem.first_mass - (others * to_first).sum(-1, keepdim=True)
+    return Tangent(value, slope, torch.zeros_like(slope), second)
 
 
 def _is_optimal(new: Tangent, rising: Tangent, falling: Tangent) -> Tensor:
@@ -135,8 +154,8 @@ def _is_optimal(new: Tangent, rising: Tangent, falling: Tangent) -> Tensor:
     eps = torch.finfo(new.v.dtype).eps
     climb = rising.slope * new.v
     gap = rising.value + climb - (new.value + new.slope * new.v)
-    reached = gap <= 8 * eps * (rising.value.abs() + climb.abs())
-    return reached | (new.slope >= rising.slope) | (new.slope <= falling.slope) | (new.slope.abs() <= eps)
+    above = gap > 8 * eps * (rising.value.abs() + climb.abs())
+    return ~(above & (new.slope < rising.slope) & (new.slope > falling.slope) & (new.slope.abs() > eps))
 
 
 def _mix(problem: Problem, new: Tangent, rising: Tangent, falling: Tangent) -> Solution:
@@ -182,6 +201,8 @@ def _many_rows(cost: Tensor, rows: Tensor, columns: Tensor) -> Solution:
     import ot  # takes seconds to import
 
     used = (columns[0] > 0).nonzero().flatten()
+    if not cost.isfinite().all():
+        return Solution(cost * torch.nan, rows * torch.nan, columns * torch.nan)
     some = cost[0][:, used]
     scale = some.abs().amax().clamp(min=torch.finfo(cost.dtype).tiny)
     # POT compares with absolute tolerances

@@ -1,4 +1,4 @@
-"""How far hypotheses are from the targets: exact batched optimal transport, and the distance to the nearest."""
+"""How far hypotheses are from targets: exact batched optimal transport, and the distance to the nearest."""
 
 from typing import Any
 
@@ -34,13 +34,7 @@ def transport_cost(
         if value.shape != (*batch, size):
             raise ValueError(f"{name} must be {(*batch, size)} for this cost, got {tuple(value.shape)}")
     precise = torch.float32 if cost.device.type == "mps" else torch.float64
-    problem = cost.to(precise), target_weights.to(precise), weights.to(precise)
-    plan, row_potential, column_potential = _transport(*(value.detach() for value in problem))
-    value = (plan * problem[0]).sum((-2, -1))
-    for raw, potential in ((problem[1], row_potential), (problem[2], column_potential)):
-        if raw.requires_grad:
-            share = _normalise(raw)
-            value = value + ((share - share.detach()) * potential).sum(-1)
+    value, *_ = _Transport.apply(cost.to(precise), target_weights.to(precise), weights.to(precise))
     return value.to(cost.dtype)
 
 
@@ -65,9 +59,9 @@ def mixture_cost(
             )
         mass = target_weights.masked_fill(~active, 0)
     valid = (mass != 0).any(-1)
-    mass = mass.masked_fill(~valid[..., None], 1)
-    cost = cost.masked_fill(~valid[..., None, None], 0)
-    return transport_cost(cost, mass, hypotheses.probs), valid
+    first = torch.arange(mass.shape[-1], device=mass.device) == 0
+    mass = mass.masked_fill(first & ~valid[..., None], 1)
+    return transport_cost(cost, mass, hypotheses.probs).masked_fill(~valid, 0), valid
 
 
 def emd(
@@ -99,7 +93,7 @@ def oracle_error(
     *,
     distance: Distance = euclidean,
 ) -> Float[Tensor, "*batch"]:
-    """The distance from an active target to the nearest hypothesis, averaged over the active targets of an item.
+    """The distance to the nearest hypothesis, averaged over the active targets of each item.
 
     `mean_m min_k distance(targets_m, points_k)`, whatever the scores. NaN for an item with no active target.
 
@@ -111,46 +105,72 @@ def oracle_error(
     return cost.amin(-1).masked_fill(~active, 0).sum(-1) / active.sum(-1)
 
 
-def _normalise(weights: Tensor) -> Tensor:
-    return weights / weights.sum(-1, keepdim=True)
-
-
 @torch.library.custom_op("torchmcl::transport", mutates_args=())
-def _transport(cost: Tensor, rows: Tensor, columns: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Plan, row potentials and column potentials; opaque to the compiler, as the steps depend on the data."""
+def _transport(cost: Tensor, rows: Tensor, columns: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Value, plan and potentials; opaque to the compiler, as the steps depend on the data."""
     for name, weights in (("target_weights", rows), ("weights", columns)):
         if (weights < 0).any():
             raise ValueError(f"{name} must not be negative, got {weights.min().item()}")
     n = cost.shape[:-2].numel()
-    flat = [cost.reshape(n, *cost.shape[-2:])]
-    flat += [_normalise(weights).reshape(n, weights.shape[-1]) for weights in (rows, columns)]
-    broken = ~torch.stack([value.flatten(1).sum(-1) for value in flat]).sum(0).isfinite()
-    if broken.any():
-        flat = [value.masked_fill(broken.view(n, *[1] * (value.ndim - 1)), 0) for value in flat]
-    plan, row_potential, column_potential = optimal_plan(*flat)
-    plan = plan.masked_fill(broken[:, None, None], torch.nan)
-    return (
-        plan.reshape(cost.shape),
-        row_potential.reshape(rows.shape),
-        column_potential.reshape(columns.shape),
+    totals = rows.sum(-1, keepdim=True), columns.sum(-1, keepdim=True)
+    shares = rows / totals[0], columns / totals[1]
+    plan, row_potential, column_potential = optimal_plan(
+        *(value.reshape(n, *value.shape[cost.ndim - 2 :]) for value in (cost, *shares))
     )
+    plan = plan.reshape(cost.shape).contiguous()
+    # 0, or NaN where the weights are NaN or have no sum
+    flaw = 0 * (totals[0] / totals[0] + totals[1] / totals[1]).squeeze(-1)
+    value = (plan * cost).sum((-2, -1)) + flaw
+    return value, plan, row_potential.reshape(rows.shape), column_potential.reshape(columns.shape)
 
 
 @_transport.register_fake
-def _(cost: Tensor, rows: Tensor, columns: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+def _(cost: Tensor, rows: Tensor, columns: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     return (
-        torch.empty_like(cost, memory_format=torch.contiguous_format),
-        torch.empty_like(rows, memory_format=torch.contiguous_format),
-        torch.empty_like(columns, memory_format=torch.contiguous_format),
+        cost.new_empty(cost.shape[:-2]),
+        cost.new_empty(cost.shape),
+        cost.new_empty(rows.shape),
+        cost.new_empty(columns.shape),
     )
 
 
 @_transport.register_vmap
 def _(
     info: Any, in_dims: tuple[int | None, ...], *values: Tensor
-) -> tuple[tuple[Tensor, Tensor, Tensor], tuple[int, int, int]]:
+) -> tuple[tuple[Tensor, Tensor, Tensor, Tensor], tuple[int, int, int, int]]:
     first = [
         value.expand(info.batch_size, *value.shape) if dim is None else value.movedim(dim, 0)
         for value, dim in zip(values, in_dims, strict=True)
     ]
-    return _transport(*first), (0, 0, 0)
+    return _transport(*first), (0, 0, 0, 0)
+
+
+class _Transport(torch.autograd.Function):
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(cost: Tensor, rows: Tensor, columns: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        return _transport(cost, rows, columns)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Tensor, ...], output: tuple[Tensor, ...]) -> None:
+        ctx.mark_non_differentiable(*output[1:])
+        ctx.save_for_backward(*inputs, *output[1:])
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        cost, rows, columns, plan, row_potential, column_potential = ctx.saved_tensors
+        row_reach = (cost - column_potential[..., None, :]).amin(-1)
+        column_reach = (cost - row_potential[..., :, None]).amin(-2)
+        each = gradients[0][..., None]
+        return (
+            each[..., None] * plan,
+            each * _slope(torch.where(row_potential.isnan(), row_reach, row_potential), rows),
+            each * _slope(torch.where(column_potential.isnan(), column_reach, column_potential), columns),
+        )
+
+
+def _slope(potential: Tensor, weights: Tensor) -> Tensor:
+    """The derivative in weights that are divided by their total: blind to a constant in the potential."""
+    total = weights.sum(-1, keepdim=True)
+    return (potential - (potential * weights).sum(-1, keepdim=True) / total) / total
