@@ -105,8 +105,8 @@ def show(summary: Summary, title: str, left_out: Sequence[Problem] = ()) -> None
     console.print(facts)
     if summary.recordings > 1:
         console.print(_table("recordings", summary.parts, "{}"))
-    console.print(_shares(summary))
-    if summary.seconds_by_class:
+    if summary.events:
+        console.print(_shares(summary))
         console.print(_table("seconds of each class", summary.seconds_by_class, "{:.1f}"))
     for problem in left_out:
         console.print(f"left out: {problem}", markup=False, highlight=False, soft_wrap=True)
@@ -134,7 +134,10 @@ def inspect(
     skip_broken: bool = False,
     convention: Convention = "acn-n3d",
 ) -> Summary:
-    """Print what is in a data set or a recording, and write `summary.json` and two pictures into `out`."""
+    """Print what is in a data set or a recording, and write `summary.json` and pictures into `out`.
+
+    The map of directions is drawn where there are events, the picture shows a recording with many of them.
+    """
     from torchmcl.audio.pictures import directions_figure, recording_figure
 
     path, out = Path(path), Path(out)
@@ -143,10 +146,10 @@ def inspect(
     show(summary, str(path), left_out)
     shown = max(recordings, key=lambda r: (r.overlap, bool(r.events)))
     events = [event for recording in recordings for event in recording.events]
-    pictures = {
-        "directions.png": directions_figure(events, f"Directions of {len(events)} events in {path.name}"),
-        "recording.png": recording_figure(shown, convention, "/".join(shown.audio.parts[-2:])),
-    }
+    pictures = {"recording.png": recording_figure(shown, convention, "/".join(shown.audio.parts[-2:]))}
+    if events:
+        title = f"Directions of {len(events)} events in {path.name}"
+        pictures["directions.png"] = directions_figure(events, title)
     for name, figure in pictures.items():
         with atomic(out / name) as temporary:
             figure.savefig(temporary)
