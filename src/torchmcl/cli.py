@@ -105,7 +105,7 @@ def inspect(
 @app.command()
 def train(
     settings: Annotated[
-        list[str] | None, typer.Argument(help="key=value, for example method=rmcl seed=0.", show_default=False)
+        list[str] | None, typer.Argument(help="key=value, for example method=rmcl seed=0.")
     ] = None,
 ) -> None:
     """Train one method on one data set, and evaluate it; the same command goes on where it stopped.
@@ -137,6 +137,28 @@ def evaluate(
 
     evaluate_run(run, swapped=swapped_angles)
     print_metrics(run, "metrics-swapped.json" if swapped_angles else "metrics.json")
+
+
+@app.command()
+def study(
+    name: Annotated[str, typer.Argument(help="`table1`, `table2`, `table3` or `table4` of the paper.")],
+    settings: Annotated[
+        list[str] | None, typer.Argument(help="key=value for all runs, for example scale=smoke.")
+    ] = None,
+    out: Annotated[Path, typer.Option(help="Where runs and tables go.")] = Path("runs/study"),
+    workers: Annotated[int | None, typer.Option(help="Runs at a time (one for each core).")] = None,
+) -> None:
+    """The rows of a table of the paper: missing runs are trained, finished ones reused.
+
+    For example `torchmcl study table1 scale=smoke`
+
+    Writes the table as Markdown, LaTeX and HTML, with the paper's numbers beside ours.
+    """
+    from torchmcl.experiments.study import run_study
+
+    table = run_study(name, settings or [], out=out, workers=workers)
+    print(table.read_text())
+    print(f"{table.with_suffix('')}.md, .tex and .html")
 
 
 def main() -> None:

@@ -1,0 +1,5 @@
+"""`python -m torchmcl` is the command `torchmcl`."""
+
+from torchmcl.cli import main
+
+main()
