@@ -152,6 +152,17 @@ def test_draws_on_a_line_follow_their_laws():
     assert kstest(drawn.numpy(), truncnorm(-np.inf, 1, -0.5, 0.3).cdf).pvalue > 1e-4
 
 
+@pytest.mark.parametrize("support", [LINE, SQUARE, CUBE], ids=name)
+def test_draws_of_a_hypothesis_outside(support):
+    """Five scales away from the box: the density is that of the tail, and rejection is not lost in it."""
+    points = torch.zeros(1, support.dim, dtype=torch.float64).index_fill(1, torch.tensor(0), 2.5)
+    drawn = Hypotheses(points).density(Gaussian(0.3, support)).sample((800,), generator())
+    assert support.contains(drawn).all()
+    assert kstest(drawn[:, 0].numpy(), truncnorm(-3.5 / 0.3, -5, 2.5, 0.3).cdf).pvalue > 1e-4
+    for axis in range(1, support.dim):
+        assert kstest(drawn[:, axis].numpy(), truncnorm(-1 / 0.3, 1 / 0.3, 0, 0.3).cdf).pvalue > 1e-4
+
+
 @pytest.mark.parametrize(
     ("law", "expected"),
     [(Uniform(CUBE), uniform(-1e-3, 2e-3)), (Gaussian(1e-3, CUBE), truncnorm(-1, 1, 0, 1e-3))],

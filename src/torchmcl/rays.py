@@ -49,10 +49,10 @@ def chord(
 class Measure(NamedTuple):
     """What rays tell of each cell: mass, its standard error, the mean of the law, a point of the cell."""
 
-    mass: Float[Tensor, "batch hypotheses"]
-    error: Float[Tensor, "batch hypotheses"]
-    mean: Float[Tensor, "batch hypotheses dim"]
-    inner: Float[Tensor, "batch hypotheses dim"]
+    mass: Float[Tensor, "*cells"]
+    error: Float[Tensor, "*cells"]
+    mean: Float[Tensor, "*cells dim"]
+    inner: Float[Tensor, "*cells dim"]
 
 
 def measure(
@@ -65,53 +65,53 @@ def measure(
     and so is that of a point outside of the box.
     """
     low, high = corners
-    dim = points.shape[-1]
     generator = torch.Generator(points.device).manual_seed(seed)
-    uniform, aims = torch.empty(2, samples, 1, 1, dim, dtype=points.dtype, device=points.device)
-    uniform.normal_(generator=generator)
-    aims.uniform_(generator=generator)
-    total, squares, best = torch.zeros(3, *points.shape[:-1], dtype=points.dtype, device=points.device)
-    moment, inner = torch.zeros_like(points), points
-    step = max(1, 2**21 // max(1, points[..., 0].numel() * (points.shape[-2] + 2 * dim)))
-    for start in range(0, samples, step):
-        directions = normalize(uniform[start : start + step]).expand(-1, *points.shape)[None]
-        if _finite(corners):
-            aimed = normalize(low + (high - low) * aims[start : start + step] - points)
-            directions = torch.cat([directions, aimed[None]])
-        weight, pull, middle = _weigh(points, directions, scale, corners)
-        total, squares = total + weight.mean(0).sum(0), squares + weight.mean(0).square().sum(0)
-        moment = moment + pull.mean(0).sum(0)
-        top, index = weight.flatten(0, 1).max(0)
-        middle = middle.flatten(0, 1).take_along_dim(index[None, ..., None], 0)[0]
-        inner, best = torch.where((top > best)[..., None], middle, inner), torch.maximum(best, top)
-    mass = torch.where(coincident(points), 0, total / samples)
-    error = ((squares / samples - (total / samples).square()).clamp(min=0) / (samples - 1)).sqrt()
-    inside = ((points >= low) & (points <= high)).all(-1, keepdim=True)
-    error = torch.where(mass > 0, error, 0)
-    return Measure(mass, error, points + moment / total[..., None], torch.where(inside, points, inner))
+    uniform, aims = torch.empty(2, samples, points.shape[-1], dtype=points.dtype, device=points.device)
+    uniform = normalize(uniform.normal_(generator=generator))
+    aims = low + (high - low) * aims.uniform_(generator=generator) if _finite(corners) else None
+    cells = torch.arange(points[..., 0].numel(), device=points.device)
+    own = points.flatten(0, 1)
+    parts = [
+        _measure(own[some], points[some // points.shape[-2]], scale, corners, uniform, aims)
+        for some in cells.split(max(1, 2**21 // (samples * points.shape[-2])))
+    ]
+    mass, error, mean, inner = (
+        torch.cat(part).reshape(*points.shape[:-1], *part[0].shape[1:]) for part in zip(*parts, strict=True)
+    )
+    twin = coincident(points)
+    return Measure(mass.masked_fill(twin, 0), error.masked_fill(twin, 0), mean, inner)
 
 
-def _weigh(
-    points: Tensor, directions: Tensor, scale: float, corners: Corners
-) -> tuple[Tensor, Tensor, Tensor]:
-    """Mass and first moment on rays over the density of their directions, and the middles of their chords."""
+def _measure(
+    own: Tensor, others: Tensor, scale: float, corners: Corners, uniform: Tensor, aims: Tensor | None
+) -> Measure:
+    """`measure` for some of the cells."""
     low, high = corners
-    dim = points.shape[-1]
+    dim, samples = own.shape[-1], len(uniform)
+    directions = uniform.expand(len(own), -1, -1)
+    if aims is not None:
+        directions = torch.cat([directions, normalize(aims - own[:, None])], dim=1)
     density = torch.full_like(directions[..., 0], math.gamma(dim / 2) / (2 * math.pi ** (dim / 2)))
-    if _finite(corners):
-        near, far = (
-            end.clamp(min=0)
-            for end in chord(points, points[:, :, None][:, :, :0], points, directions, corners)
-        )
+    near, far = chord(own[:, None], others[:, None, :0], own[:, None], directions, corners)
+    near, far = near.clamp(min=0), far.clamp(min=0)
+    if aims is not None:
         density = (density + (far**dim - near**dim).clamp(min=0) / dim / (high - low).prod()) / 2
-    near, far = (end.clamp(min=0) for end in chord(points, points[:, None], points, directions, corners))
-    inside = far > near
+    gap = others - own[:, None]
+    square = gap.square().sum(-1, keepdim=True)
+    # A bisector is met at |gap|^2 / (2 gap · direction): the nearest has the greatest inverse.
+    closeness = (directions @ (2 * gap / torch.where(square == 0, 1, square)).mT).amax(-1)
+    far = torch.where(closeness > 0, torch.minimum(far, 1 / closeness), far)
     weight, pull = (
-        torch.where(inside, _radial(far, power, scale) - _radial(near, power, scale), 0) / density
+        torch.where(far > near, _radial(far, power, scale) - _radial(near, power, scale), 0) / density
         for power in (dim, dim + 1)
     )
-    middle = torch.where(far.isfinite(), (near + far) / 2, near)
-    return weight, pull[..., None] * directions, points + middle[..., None] * directions
+    pairs = weight.unflatten(1, (-1, samples)).mean(1)
+    moment = (pull[:, None] @ directions)[:, 0] / weight.sum(-1, keepdim=True)
+    best = weight.argmax(-1, keepdim=True)
+    middle = ((near + torch.where(far.isfinite(), far, near)) / 2).take_along_dim(best, 1)
+    inner = own + middle * directions.take_along_dim(best[..., None], 1)[:, 0]
+    inside = ((own >= low) & (own <= high)).all(-1, keepdim=True)
+    return Measure(pairs.mean(1), pairs.std(1) / samples**0.5, own + moment, torch.where(inside, own, inner))
 
 
 def _radial(radius: Tensor, power: int, scale: float) -> Tensor:
