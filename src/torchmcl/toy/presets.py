@@ -30,6 +30,7 @@ class Settings:
     units: int = 256
     hypotheses: int = 20
     learning_rate: float = 1e-3
+    weight_decay: float = 0.0
     schedule: Literal["constant", "cosine", "flat_cosine"] = "constant"
     scores: Literal["sigmoid", "softmax"] = "sigmoid"
     beta: float = 1.0

@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from lightning.pytorch import Callback, LightningModule, Trainer
 from torch import Tensor, nn
-from torch.optim import Adam
+from torch.optim import AdamW
 
 from torchmcl.toy.data import Samples, draw
 from torchmcl.toy.models import Method, build, loss_of
@@ -75,7 +75,9 @@ def fit(method: Method, settings: Settings, seed: int, advance: Advance | None =
         learner = Learner(
             build(method, settings),
             loss_of(method, settings),
-            optimizer=partial(Adam, lr=settings.learning_rate, fused=True),
+            optimizer=partial(
+                AdamW, lr=settings.learning_rate, weight_decay=settings.weight_decay, fused=True
+            ),
             schedule=SCHEDULES[settings.schedule],
         )
         start = time.perf_counter()
