@@ -37,6 +37,50 @@ def root(
 
 
 @app.command()
+def toy(
+    preset: Annotated[
+        str, typer.Option(help="`paper`, as published, or `tuned`, as recommended.")
+    ] = "paper",
+    seed: Annotated[int, typer.Option(help="The same seed gives the same models.")] = 0,
+    seeds: Annotated[int, typer.Option(help="How many seeds, from --seed on; numbers are their means.")] = 1,
+    out: Annotated[Path, typer.Option(help="Where models, numbers, figure and page go.")] = Path("runs/toy"),
+    animate: Annotated[bool, typer.Option("--animate", help="Also animation.gif: rMCL while it learns.")] = False,
+) -> None:
+    """Reproduce Figure 1: sMCL, rMCL, rMCL* and ensembles on a distribution that changes with time.
+
+    For example `torchmcl toy --preset tuned --seeds 3`
+
+    What is there is used again, and an interrupted run goes on with the next model.
+    """
+    from rich.console import Console
+
+    from torchmcl.toy.command import toy as go
+    from torchmcl.toy.presets import preset as settings_named
+
+    go(settings_named(preset), seed=seed, seeds=seeds, out=out, animate=animate, console=Console())
+
+
+@app.command("toy-outliers")
+def toy_outliers(
+    preset: Annotated[
+        str, typer.Option(help="`paper`, as published, or `tuned`, as recommended.")
+    ] = "paper",
+    seed: Annotated[int, typer.Option(help="The same seed gives the same models.")] = 0,
+    out: Annotated[Path, typer.Option(help="Where models, numbers and figure go.")] = Path("runs/toy-outliers"),
+) -> None:
+    """Show what outliers among the training targets do to rMCL and sMCL.
+
+    For example `torchmcl toy-outliers --preset tuned`
+    """
+    from rich.console import Console
+
+    from torchmcl.toy.outliers import toy_outliers as go
+    from torchmcl.toy.presets import preset as settings_named
+
+    go(settings_named(preset), seed=seed, out=out, console=Console())
+
+
+@app.command()
 def simulate(
     out: Annotated[Path, typer.Argument(help="The folder to make, or to go on with.")],
     condition: Annotated[str, typer.Option(help="`anechoic` or `reverberant`.")] = "anechoic",

@@ -33,7 +33,7 @@ def dual_emd(
     there, reached = mass > 0, weights > 0
     cost, mass, weights = cost[there][:, reached], mass[there], weights[reached]
     mass, weights = mass / mass.sum(), weights / weights.sum()
-    potential = torch.zeros_like(weights)
+    potential = cost.amin(0)
     for smoothing in SMOOTHINGS:
         tolerance = BALANCED if smoothing == SMOOTHINGS[-1] else 0.01 / len(weights)
         for _ in range(NEWTON_STEPS):

@@ -1,0 +1,58 @@
+"""What `torchmcl toy` does: runs, numbers, figure and page in one folder."""
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from torchmcl.errors import UserError
+from torchmcl.files import write_json, write_text
+from torchmcl.toy import figures, report
+from torchmcl.toy.experiment import Run, results, run, work
+from torchmcl.toy.presets import Settings
+from torchmcl.toy.progress import bar
+
+__all__ = ["run_seeds", "toy"]
+
+
+def toy(settings: Settings, *, seed: int, seeds: int, out: Path, animate: bool, console: Console) -> dict[str, Any]:
+    """Train and evaluate what `out` does not hold, write results, figure, page and animation, print the table."""
+    if seeds < 1:
+        raise UserError(f"--seeds must be at least 1, got {seeds}")
+    if seed < 0:
+        raise UserError(f"--seed must not be negative, got {seed}")
+    runs = run_seeds(settings, range(seed, seed + seeds), out, console)
+    numbers = results(runs)
+    figure = figures.figure1(runs[0])
+    for suffix in (".png", ".pdf"):
+        figures.save(figure, out / f"figure1{suffix}")
+    write_text(out / "report.html", report.page(runs[0], numbers, out / "figure1.png"))
+    written = ["results.json", "figure1.png", "figure1.pdf", "report.html", "models"]
+    if animate:
+        figures.animation(runs[0], out / "animation.gif")
+        written.append("animation.gif")
+    write_json(out / "results.json", {**numbers, "settings": asdict(settings)})
+    _print(numbers, console)
+    console.print(f"{out}: {', '.join(written)}", soft_wrap=True, highlight=False)
+    return numbers
+
+
+def run_seeds(settings: Settings, seeds: range, out: Path, console: Console) -> list[Run]:
+    """All models of all seeds, each kept in a folder of its own as soon as it is ready."""
+    with bar(work(settings) * len(seeds), console) as progress:
+        return [run(settings, seed, out / "models" / settings.name / f"seed{seed}", progress) for seed in seeds]
+
+
+def _print(numbers: dict[str, Any], console: Console) -> None:
+    seeds = numbers.get("seeds", [numbers["seed"]])
+    several = f"means over seeds {seeds[0]} to {seeds[-1]}" if len(seeds) > 1 else f"seed {seeds[0]}"
+    table = Table(title=f"Preset {numbers['preset']}, {several}")
+    table.add_column("model")
+    for heading, _, _ in report.COLUMNS:
+        table.add_column(heading, justify="right")
+    for method, values in numbers["models"].items():
+        table.add_row(*report.cells_of(method, values, numbers["floor_mean"]))
+    table.add_row("best 20 points", f"{numbers['floor_mean']:.4f}")
+    console.print(table)

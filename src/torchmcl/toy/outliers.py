@@ -1,0 +1,171 @@
+"""The appendix on outliers: a share of the training targets comes from a bivariate Cauchy distribution."""
+
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+from matplotlib import rc_context
+from matplotlib.axes import Axes
+from matplotlib.cm import ScalarMappable
+from matplotlib.figure import Figure
+from rich.console import Console
+from rich.table import Table
+from torch import Tensor
+
+import torchmcl
+from torchmcl.errors import UserError
+from torchmcl.files import write_json
+from torchmcl.hypotheses import Hypotheses
+from torchmcl.toy import drawing, figures
+from torchmcl.toy.data import draw
+from torchmcl.toy.evaluate import exact_emd, predict
+from torchmcl.toy.experiment import Outcome, run_model, work
+from torchmcl.toy.floor import TIMES, floor
+from torchmcl.toy.models import Method
+from torchmcl.toy.presets import Settings
+from torchmcl.toy.progress import bar
+
+__all__ = ["RHO", "THRESHOLD", "figure", "toy_outliers"]
+
+RHO = 0.02
+"""The share of outliers among the training targets."""
+
+THRESHOLD = 0.005
+"""Hypotheses less probable than this are pruned: above the scores of outliers, below those of true cells."""
+
+FAR = 1.5
+"""A hypothesis with a coordinate beyond this serves outliers: all other targets lie within 1."""
+
+Case = Literal["rmcl", "rmcl_clean", "smcl"]
+CASES: dict[Case, tuple[Method, str]] = {
+    "rmcl": ("rmcl", "rMCL, outliers"),
+    "rmcl_clean": ("rmcl", "rMCL, no outliers"),
+    "smcl": ("smcl", "sMCL, outliers"),
+}
+
+
+@dataclass(frozen=True)
+class Numbers:
+    """EMD as it is and after pruning, noise-free, and the hypotheses lost to outliers at t = 0.6."""
+
+    emd_mean: float
+    emd_mean_pruned: float
+    far_hypotheses: int
+    highest_far_score: float
+    lowest_near_score: float
+
+
+def toy_outliers(settings: Settings, *, seed: int, out: Path, console: Console) -> dict[str, Any]:
+    """Train what `out` does not hold, write results and figure, print the table."""
+    if seed < 0:
+        raise UserError(f"--seed must not be negative, got {seed}")
+    methods = tuple(method for method, _ in CASES.values())
+    outcomes: dict[Case, Outcome] = {}
+    with bar(work(settings, methods), console) as progress:
+        for case, (method, _) in CASES.items():
+            corrupted = settings if case == "rmcl_clean" else replace(settings, outliers=RHO)
+            folder = out / "models" / settings.name / f"seed{seed}" / case
+            outcomes[case] = run_model(method, corrupted, seed, folder, progress)
+    numbers = {case: _numbers(outcome) for case, outcome in outcomes.items()}
+    results = {
+        "preset": settings.name,
+        "seed": seed,
+        "torchmcl": torchmcl.__version__,
+        "torch": torch.__version__,
+        "outliers": RHO,
+        "threshold": THRESHOLD,
+        "floor_mean": floor().mean().item(),
+        "models": {case: asdict(each) for case, each in numbers.items()},
+    }
+    drawn = figure(outcomes)
+    for suffix in (".png", ".pdf"):
+        figures.save(drawn, out / f"outliers{suffix}")
+    write_json(out / "results.json", results)
+    _print(settings, seed, numbers, console)
+    console.print(f"{out}: results.json, outliers.png, outliers.pdf, models", soft_wrap=True, highlight=False)
+    return results
+
+
+def figure(outcomes: dict[Case, Outcome]) -> Figure:
+    """Sorted scores at t = 0.6; at three times, predictions in the square and cells in the plane."""
+    with rc_context(figures.LOOK):
+        made = Figure(figsize=(12.2, 5.6))
+        halves = made.add_gridspec(
+            1, 2, width_ratios=[1.0, 1.95], left=0.055, right=0.925, bottom=0.1, top=0.93, wspace=0.17
+        )
+        rmcl, smcl = (outcomes[case].trained.network for case in ("rmcl", "smcl"))
+        times = torch.tensor(figures.SHOWN_TIMES)
+        _sorted_scores(made.add_subplot(halves[0]), predict(rmcl, torch.tensor(0.6)))
+        axes: Any = halves[1].subgridspec(2, 3, hspace=0.24, wspace=0.24).subplots()
+        found, other = predict(rmcl, times), predict(smcl, times)
+        colors = drawing.scale(float(found.probs.max()))
+        for index, t in enumerate(figures.SHOWN_TIMES):
+            _zoomed(axes[0, index], t, found[index], other[index], colors)
+            _whole_plane(axes[1, index], t, found[index], colors)
+        axes[0, 0].set_ylabel("predictions in the square")
+        axes[1, 0].set_ylabel("cells in the plane")
+        low, high = axes[1, 2].get_position().y0, axes[0, 2].get_position().y1
+        scale = made.colorbar(colors, cax=made.add_axes((0.94, low, 0.012, high - low)))
+        scale.set_label("normalised score of rMCL")
+    return made
+
+
+def _numbers(outcome: Outcome) -> Numbers:
+    network = outcome.trained.network
+    pruned = exact_emd(predict(network, TIMES).prune(THRESHOLD), TIMES).mean().item()
+    at = predict(network, torch.tensor(0.6))
+    far = _far(at.points)
+    scores = at.scores
+    highest = scores[far].max().item() if far.any() else 0.0
+    lowest = scores[~far].min().item() if (~far).any() else 0.0
+    return Numbers(outcome.evaluation.emd_mean, pruned, int(far.sum()), highest, lowest)
+
+
+def _far(points: Tensor) -> Tensor:
+    return points.abs().amax(-1) > FAR
+
+
+def _sorted_scores(axis: Axes, hypotheses: Hypotheses) -> None:
+    scores, order = hypotheses.scores.sort()
+    far = _far(hypotheses.points)[order]
+    rank = torch.arange(1, len(scores) + 1)
+    for chosen, color, label in ((~far, "#1f5fbf", "in the square"), (far, "#d62728", "far away")):
+        if chosen.any():
+            axis.scatter(rank[chosen], scores[chosen], s=34, c=color, label=label, zorder=3)
+    axis.vlines(rank, 0, scores, color="#c3ccd8", linewidth=1.5, zorder=2)
+    axis.set(title="scores at t = 0.6, sorted", xlabel="hypothesis", ylabel="score", ylim=(0, None))
+    axis.set_xticks(range(0, len(scores) + 1, 5))
+    axis.grid(color="#e5e5e5", linewidth=0.6)
+    axis.legend(loc="upper left", frameon=False)
+
+
+def _zoomed(axis: Axes, t: float, rmcl: Hypotheses, smcl: Hypotheses, colors: ScalarMappable) -> None:
+    drawing.frame(axis, title=f"t = {t}")
+    drawing.samples(axis, t, 1000)
+    drawing.marks(axis, smcl, "smcl")
+    drawing.marks(axis, rmcl, "rmcl", colors)
+
+
+def _whole_plane(axis: Axes, t: float, rmcl: Hypotheses, colors: ScalarMappable) -> None:
+    reach = max(2.0, 1.2 * rmcl.points.abs().max().item())
+    drawing.frame(axis, -reach, reach)
+    ticks = [-round(reach / 1.5), 0, round(reach / 1.5)]
+    axis.set_xticks(ticks)
+    axis.set_yticks(ticks)
+    drawing.cells(axis, rmcl, colors, -reach, reach)
+    targets = draw(1500, seed=0, outliers=RHO).targets[:, 0]
+    axis.scatter(targets[:, 0], targets[:, 1], s=3, c=drawing.SAMPLES, linewidths=0, zorder=2)
+    drawing.marks(axis, rmcl, "rmcl", colors)
+
+
+def _print(settings: Settings, seed: int, numbers: dict[Case, Numbers], console: Console) -> None:
+    table = Table(title=f"Preset {settings.name}, seed {seed}: {RHO:.0%} outliers")
+    for heading in ("model", "EMD", f"EMD, pruned at {THRESHOLD}", "far hypotheses", "their highest score"):
+        table.add_column(heading, justify="left" if heading == "model" else "right")
+    for case, each in numbers.items():
+        pruned = f"{each.emd_mean_pruned:.4f}" if case != "smcl" else "no scores"
+        far = f"{each.highest_far_score:.4f}" if each.far_hypotheses and case != "smcl" else ""
+        table.add_row(CASES[case][1], f"{each.emd_mean:.4f}", pruned, str(each.far_hypotheses), far)
+    table.add_row("best 20 points", f"{floor().mean():.4f}")
+    console.print(table)
