@@ -200,9 +200,9 @@ def _many_rows(cost: Tensor, rows: Tensor, columns: Tensor) -> Solution:
     """Network simplex, for a single item."""
     import ot  # takes seconds to import
 
-    used = (columns[0] > 0).nonzero().flatten()
-    if not cost.isfinite().all():
+    if not (cost.isfinite().all() and columns.isfinite().all()):
         return Solution(cost * torch.nan, rows * torch.nan, columns * torch.nan)
+    used = (columns[0] > 0).nonzero().flatten()
     some = cost[0][:, used]
     scale = some.abs().amax().clamp(min=torch.finfo(cost.dtype).tiny)
     # POT compares with absolute tolerances

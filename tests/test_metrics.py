@@ -1,0 +1,122 @@
+"""Metrics over batches against the same numbers by hand, on one process and on two."""
+
+import subprocess
+import sys
+from functools import partial
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor
+
+from torchmcl.distances import great_circle
+from torchmcl.hypotheses import Hypotheses
+from torchmcl.metrics import CountRecall, EarthMoversDistance, OracleError, WinnerHistogram
+from torchmcl.transport import emd, oracle_error
+
+Batch = tuple[Hypotheses, Tensor, Tensor]
+
+
+def batches(dtype: torch.dtype = torch.float64) -> list[Batch]:
+    made = []
+    for size in ((4,), (2, 3), (1,), (0,)):
+        hypotheses = Hypotheses(torch.rand(*size, 5, 2, dtype=dtype), torch.randn(*size, 5, dtype=dtype))
+        active = torch.rand(*size, 3) < 0.5
+        active = active if made else active.logical_and(torch.arange(4)[:, None] > 0)
+        targets = torch.rand(*size, 3, 2, dtype=dtype).masked_fill(~active[..., None], torch.nan)
+        made.append((hypotheses, targets, active))
+    return made
+
+
+@pytest.mark.parametrize(
+    "kind", [(EarthMoversDistance, emd), (OracleError, oracle_error)], ids=["emd", "oracle"]
+)
+def test_mean_and_deviation_over_items(kind) -> None:
+    metric, function = kind[0](distance=great_circle), kind[1]
+    values = []
+    for batch in batches():
+        metric.update(*batch)
+        values.append(function(*batch, distance=great_circle).flatten())
+    values = torch.cat(values)
+    assert values.isnan().any()
+    values = values[~values.isnan()]
+    torch.testing.assert_close(metric.compute(), values.mean(), rtol=1e-14, atol=0)
+    torch.testing.assert_close(metric.std, values.std(correction=0), rtol=1e-12, atol=0)
+
+
+def test_forward_gives_the_batch_and_accumulates() -> None:
+    metric, other = EarthMoversDistance(), EarthMoversDistance()
+    for batch in batches()[:3]:
+        torch.testing.assert_close(metric(*batch), emd(*batch).nanmean())
+        other.update(*batch)
+    torch.testing.assert_close(metric.compute(), other.compute())
+    torch.testing.assert_close(metric.std, other.std)
+
+
+def test_deviation_of_close_values_keeps_its_digits() -> None:
+    metric, steps = OracleError(), torch.tensor([0.0, 1.0, 2.0, 3.0], dtype=torch.float64) * 1e-3
+    for step in steps:
+        metric.update(Hypotheses(torch.zeros(1, 1, 1).double()), (1e6 + step).reshape(1, 1, 1))
+    assert metric.std.item() == pytest.approx(steps.std(correction=0).item(), rel=1e-6)
+
+
+def test_nan_in_a_hypothesis_is_not_left_out() -> None:
+    metric = EarthMoversDistance()
+    metric.update(Hypotheses(torch.full((2, 3, 2), torch.nan)), torch.zeros(2, 1, 2))
+    assert metric.compute().isnan()
+
+
+def test_before_the_first_item() -> None:
+    for metric in (EarthMoversDistance(), OracleError(), CountRecall()):
+        assert metric.compute().isnan()
+    assert OracleError().std.isnan()
+    histogram = WinnerHistogram(4)
+    assert histogram.compute().tolist() == [0, 0, 0, 0]
+    assert (histogram.entropy.item(), histogram.never.item()) == (0, 4)
+
+
+def test_count_recall() -> None:
+    metric, right, total = CountRecall(), 0, 0
+    for hypotheses, targets, active in batches():
+        metric.update(hypotheses, targets, active)
+        for scores, present in zip(hypotheses.scores.reshape(-1, 5), active.reshape(-1, 3), strict=True):
+            right += round(sum(scores.tolist())) == sum(present.tolist())
+            total += 1
+    assert 0 < right < total
+    assert metric.compute().item() == right / total
+    metric.reset()
+    metric.update(
+        Hypotheses(torch.zeros(2, 2, 1), torch.tensor([[9.0, 9.0], [9.0, -9.0]])), torch.zeros(2, 2, 1)
+    )
+    assert metric.compute().item() == 0.5
+
+
+def test_winner_histogram() -> None:
+    metric, counts = WinnerHistogram(5), [0] * 5
+    for hypotheses, targets, active in batches():
+        metric.update(hypotheses, targets, active)
+        items = zip(
+            hypotheses.points.reshape(-1, 5, 2), targets.reshape(-1, 3, 2), active.reshape(-1, 3), strict=True
+        )
+        for points, where, present in items:
+            for k in {torch.linalg.norm(points - y, dim=-1).argmin().item() for y in where[present]}:
+                counts[k] += 1
+    assert metric.compute().tolist() == counts
+    shares = torch.tensor(counts).double() / sum(counts)
+    torch.testing.assert_close(metric.entropy, torch.distributions.Categorical(shares).entropy())
+    assert metric.never.item() == counts.count(0)
+
+
+def test_wrong_hypotheses_are_named() -> None:
+    with pytest.raises(ValueError, match="there are 5 hypotheses, not 4"):
+        WinnerHistogram(4).update(*batches()[0])
+    with pytest.raises(ValueError, match="count needs scores with link 'sigmoid'"):
+        CountRecall().update(Hypotheses(torch.zeros(2, 3, 1)), torch.zeros(2, 1, 1))
+
+
+def test_two_processes_give_the_value_of_one(tmp_path: Path) -> None:
+    script = Path(__file__).with_name("distributed.py")
+    run = partial(subprocess.Popen, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    for process in [run([sys.executable, script, str(rank), tmp_path]) for rank in range(2)]:
+        output, errors = process.communicate(timeout=300)
+        assert output.startswith("equal: EarthMoversDistance"), errors
