@@ -13,12 +13,12 @@ ROOT = Path(torchmcl.__file__).parent
 LAYERS = {
     "core": {
         "assignment", "cells", "density", "distances", "ensemble", "errors", "heads", "hypotheses", "losses",
-        "metrics", "plans", "polygons", "supports", "transport",
+        "metrics", "plans", "polygons", "rays", "supports", "tiles", "transport",
     },
     "training": {"files", "regressor", "training"},
     "application": {"audio", "toy"},
     "experiments": {"experiments"},
-    "command": {"cli"},
+    "command": {"__main__", "cli"},
 }  # fmt: skip
 ORDER = list(LAYERS)
 

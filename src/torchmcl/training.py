@@ -114,6 +114,7 @@ class Learner(LightningModule):
 
     def configure_optimizers(self) -> Any:
         optimizer = self.optimizer(self.parameters())
+        self.trainer.fit_loop.setup_data()
         total = int(self.trainer.estimated_stepping_batches)
         epoch = math.ceil(self.trainer.num_training_batches / self.trainer.accumulate_grad_batches)
         scheduler = LambdaLR(optimizer, lambda step: self.schedule(step / epoch, total / epoch))

@@ -44,7 +44,7 @@ def test_a_setting_wins_over_its_scale():
             ["method.epsilonn=1"],
             "method.epsilonn=1: no setting method.epsilonn; did you mean method.epsilon?",
         ),
-        (["trainingsteps=5"], "trainingsteps=5: no setting trainingsteps; did you mean training.steps?"),
+        (["trainingepochs=5"], "trainingepochs=5: no setting trainingepochs; did you mean training.epochs?"),
         (["seed=abc"], "seed: Value 'abc' of type 'str' could not be converted to Integer"),
         (["training.schedule=fast"], "training.schedule: Invalid value 'fast', expected one of"),
         (["rmcl"], "rmcl: a setting is written key=value, for example method=rmcl"),

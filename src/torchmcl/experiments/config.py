@@ -102,10 +102,10 @@ class NetworkConfig:
 
 @dataclass
 class TrainingConfig:
-    """Optimisation: `steps` or `epochs`, whichever is given."""
+    """Optimisation; `batches` limits an epoch to so many."""
 
-    epochs: int | None = None
-    steps: int | None = None
+    epochs: int = 100
+    batches: int | None = None
     batch_size: int = 128
     learning_rate: float = 1e-3
     weight_decay: float = 0.01
@@ -147,7 +147,7 @@ def options(group: str) -> list[str]:
 
 
 def compose_config(overrides: Sequence[str]) -> Config:
-    """The settings of a run from words like `method=rmcl` and `training.steps=100`."""
+    """The settings of a run from words like `method=rmcl` and `training.epochs=10`."""
     ConfigStore.instance().store(name="schema", node=Config)
     for word in overrides:
         if "=" not in word or word.startswith(("+", "~")):

@@ -96,14 +96,25 @@ def run_folder(config: Config) -> Path:
     return Path(config.run) if config.run else Path("runs") / name
 
 
-class _SeedEachEpoch(Callback):
-    """Random numbers of an epoch depend on the seed and its number alone: a resumed run draws the same."""
+class _SeedEachStep(Callback):
+    """Random numbers of a step depend on the seed and its number alone: a resumed run draws the same."""
 
     def __init__(self, seed: int) -> None:
         self.seed = seed
 
-    def on_train_epoch_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        torch.manual_seed(1_000_003 * self.seed + trainer.current_epoch)
+    def on_train_batch_start(
+        self, trainer: Trainer, pl_module: LightningModule, batch: Any, batch_idx: int
+    ) -> None:
+        torch.manual_seed(1_000_003 * self.seed + trainer.global_step)
+
+
+class _Bar(RichProgressBar):
+    """The progress bar without the number of the logger's version."""
+
+    def get_metrics(self, trainer: Trainer, pl_module: LightningModule) -> dict[str, Any]:
+        return {
+            name: value for name, value in super().get_metrics(trainer, pl_module).items() if name != "v_num"
+        }
 
 
 def _train_member(
@@ -123,18 +134,18 @@ def _train_member(
     keep = KeepBest()
     callbacks: list[Callback] = [
         keep,
-        _SeedEachEpoch(seed),
-        ModelCheckpoint(place, filename="last", enable_version_counter=False, save_on_train_epoch_end=False),
+        _SeedEachStep(seed),
+        ModelCheckpoint(place, filename="last", enable_version_counter=False),
     ]
     with quiet():
         trainer = Trainer(
             accelerator=config.trainer.accelerator,
             devices=config.trainer.devices,
             strategy=config.trainer.strategy,
-            max_epochs=-1 if settings.epochs is None else settings.epochs,
-            max_steps=-1 if settings.steps is None else settings.steps,
+            max_epochs=settings.epochs,
+            limit_train_batches=settings.batches or 1.0,
             gradient_clip_val=settings.clip,
-            callbacks=callbacks + ([RichProgressBar(refresh_rate=5)] if progress else []),
+            callbacks=callbacks + ([_Bar(refresh_rate=5)] if progress else []),
             enable_progress_bar=progress,
             enable_model_summary=False,
             num_sanity_val_steps=0,
@@ -156,6 +167,8 @@ def _save(
     write_json(folder / SHAPE, shape)
     with atomic(folder / WEIGHTS) as temporary:
         save_file({name: value.contiguous() for name, value in network.state_dict().items()}, temporary)
+    for checkpoint in folder.rglob("last.ckpt"):
+        checkpoint.unlink()
 
 
 def _claim(folder: Path, config: Config) -> None:
