@@ -16,7 +16,7 @@ RATE = 16000
 
 
 def tone(seconds: float, rate: int = RATE, frequency: float = 440.0) -> np.ndarray:
-    return np.sin(2 * np.pi * frequency * np.arange(round(seconds * rate)) / rate)
+    return np.cos(2 * np.pi * frequency * np.arange(round(seconds * rate)) / rate)
 
 
 @pytest.mark.parametrize("label", SOUNDS)

@@ -111,6 +111,8 @@ def convert(
     audio: Float[np.ndarray, "*batch 4 samples"], source: Convention, target: Convention
 ) -> Float[np.ndarray, "*batch 4 samples"]:
     """The same sound field in another convention."""
+    if source == target:
+        return audio.copy()
     matrix = conversion_matrix(source, target)
     origin = matrix.argmax(axis=1)
     gains = matrix.max(axis=1).astype(audio.dtype)

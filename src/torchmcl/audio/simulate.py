@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from multiprocessing.connection import wait
 from multiprocessing.context import BaseContext
+from multiprocessing.reduction import DupFd
 from pathlib import Path
 from typing import Any
 
@@ -46,13 +47,13 @@ def simulate(out: str | Path, settings: SceneSettings, workers: int = 1, progres
     layout = LAYOUTS[settings.layout]
     pools = deal(clips, layout.splits, settings.seed, layout.parted)
     _make_folder(out)
-    with _alone(out):
+    with _alone(out) as lock:
         _agree(out, settings, clips)
         _sweep(out, settings)
         missing = [take for take in takes(settings) if not take.complete(out)]
         _check_space(out, settings, len(missing))
         write_json(out / SETTINGS, _identity(settings, clips))
-        job, workers = _Job(out, settings, pools), min(workers, len(missing))
+        job, workers = _Job(out, settings, pools, lock), min(workers, len(missing))
         with _bar(len(missing), progress) as advance:
             if workers > 1:
                 _in_processes(job, missing, workers, advance)
@@ -61,13 +62,28 @@ def simulate(out: str | Path, settings: SceneSettings, workers: int = 1, progres
     return len(missing)
 
 
+class _Lock:
+    """A lock that lasts until the process that took it and all workers that were given it have ended."""
+
+    def __init__(self, handle: int) -> None:
+        self.handle = handle
+
+    def __reduce__(self) -> tuple[Callable[[Any], "_Lock"], tuple[Any]]:
+        return _received, (DupFd(self.handle),)
+
+
+def _received(handle: Any) -> _Lock:
+    return _Lock(handle.detach())
+
+
 @dataclass(frozen=True)
 class _Job:
-    """What a worker needs to make any take."""
+    """What a worker needs to make any take, and the lock that it holds until it ends."""
 
     out: Path
     settings: SceneSettings
     pools: dict[tuple[int, str], tuple[Clip, ...]]
+    lock: _Lock
 
     def make(self, take: Take) -> None:
         split, part = take.pool
@@ -86,8 +102,7 @@ def _in_order(job: _Job, missing: Sequence[Take], advance: Callable[[], None]) -
 
 
 def _in_processes(job: _Job, missing: Sequence[Take], workers: int, advance: Callable[[], None]) -> None:
-    context = _context()
-    with ProcessPoolExecutor(workers, mp_context=context, initializer=_start, initargs=(job,)) as executor:
+    with ProcessPoolExecutor(workers, _context(), initializer=_start, initargs=(job,)) as executor:
         futures = [executor.submit(_make, take) for take in missing]
         try:
             for future in as_completed(futures):
@@ -143,14 +158,14 @@ def _bar(total: int, show: bool) -> Iterator[Callable[[], None]]:
 
 
 @contextmanager
-def _alone(out: Path) -> Iterator[None]:
-    """Wait until no other process makes recordings in this folder."""
+def _alone(out: Path) -> Iterator[_Lock]:
+    """Wait until no other process makes recordings in this folder, not even a worker of a killed one."""
     import fcntl
 
     handle = os.open(out, os.O_RDONLY)
     try:
         fcntl.flock(handle, fcntl.LOCK_EX)
-        yield
+        yield _Lock(handle)
     finally:
         os.close(handle)
 
