@@ -103,14 +103,16 @@ def test_evaluation_of_an_oracle_is_zero(tmp_path, scenes):
     data = build_data(config(tmp_path, scenes), progress=False)
 
     class Oracle(torch.nn.Module):
-        def forward(self, index):
-            return Hypotheses(targets, torch.where(active, 30.0, -30.0))
+        def __init__(self, batch):
+            super().__init__()
+            self.batch = batch
 
-    for slots in (True, False):
-        found = []
-        for _, targets, active, overlap in data.test_dataloader():
-            found.append(evaluate(Oracle(), [(None, targets, active, overlap)], slots=slots).summary())
-        for summary in found:
+        def forward(self, waveform):
+            return Hypotheses(self.batch.targets, torch.where(self.batch.active, 30.0, -30.0))
+
+    for batch in data.test_dataloader():
+        for slots in (True, False):
+            summary = evaluate(Oracle(batch), [batch], slots=slots).summary()
             assert summary["frame_recall"] == 1
             for group in summary["groups"].values():
                 assert group["emd"]["mean"] == pytest.approx(0, abs=1e-3)
@@ -169,6 +171,6 @@ def test_schedule_of_the_reference_peaks_at_its_fifth_epoch():
     from torchmcl.experiments.build import build_schedule
     from torchmcl.experiments.config import ScheduleName
 
-    rates = [0.0025 * build_schedule(ScheduleName.reference)(epoch, 100) for epoch in range(100)]
+    rates = [0.0025 * build_schedule(ScheduleName.reference)(float(epoch), 100.0) for epoch in range(100)]
     assert max(range(100), key=rates.__getitem__) == 4
     assert max(rates) == pytest.approx(0.0025 / math.sqrt(5))
