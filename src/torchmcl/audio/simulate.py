@@ -1,5 +1,6 @@
 """Folders of simulated recordings, made in parallel, to the byte the same each time, never half written."""
 
+import fcntl
 import json
 import multiprocessing
 import os
@@ -119,8 +120,6 @@ def _in_processes(job: _Job, missing: Sequence[Take], workers: int, advance: Cal
 
 def _context() -> BaseContext:
     """Workers are forked from a server without threads that has imported this module once for all of them."""
-    if "forkserver" not in multiprocessing.get_all_start_methods():
-        return multiprocessing.get_context("spawn")
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload([__name__])
     return context
@@ -160,8 +159,6 @@ def _bar(total: int, show: bool) -> Iterator[Callable[[], None]]:
 @contextmanager
 def _alone(out: Path) -> Iterator[_Lock]:
     """Wait until no other process makes recordings in this folder, not even a worker of a killed one."""
-    import fcntl
-
     handle = os.open(out, os.O_RDONLY)
     try:
         fcntl.flock(handle, fcntl.LOCK_EX)
