@@ -2,7 +2,7 @@
 
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -12,10 +12,13 @@ __all__ = ["app", "main"]
 
 app = typer.Typer(
     help="Multiple Choice Learning for PyTorch.",
-    no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode="markdown",
 )
+
+
+# What typer raises for words that it cannot read; in some versions it brings a copy of click of its own.
+WrongWords: Any = typer.BadParameter.__mro__[2]
 
 
 def _version(show: bool) -> bool:
@@ -38,13 +41,13 @@ def root(
 
 @app.command()
 def toy(
-    preset: Annotated[
-        str, typer.Option(help="`paper`, as published, or `tuned`, as recommended.")
-    ] = "paper",
+    preset: Annotated[str, typer.Option(help="`paper`, as published, or `tuned`, as recommended.")] = "paper",
     seed: Annotated[int, typer.Option(help="The same seed gives the same models.")] = 0,
     seeds: Annotated[int, typer.Option(help="How many seeds, from --seed on; numbers are their means.")] = 1,
     out: Annotated[Path, typer.Option(help="Where models, numbers, figure and page go.")] = Path("runs/toy"),
-    animate: Annotated[bool, typer.Option("--animate", help="Also animation.gif: rMCL while it learns.")] = False,
+    animate: Annotated[
+        bool, typer.Option("--animate", help="Also animation.gif: rMCL while it learns.")
+    ] = False,
 ) -> None:
     """Reproduce Figure 1: sMCL, rMCL, rMCL* and ensembles on a distribution that changes with time.
 
@@ -62,11 +65,11 @@ def toy(
 
 @app.command("toy-outliers")
 def toy_outliers(
-    preset: Annotated[
-        str, typer.Option(help="`paper`, as published, or `tuned`, as recommended.")
-    ] = "paper",
+    preset: Annotated[str, typer.Option(help="`paper`, as published, or `tuned`, as recommended.")] = "paper",
     seed: Annotated[int, typer.Option(help="The same seed gives the same models.")] = 0,
-    out: Annotated[Path, typer.Option(help="Where models, numbers and figure go.")] = Path("runs/toy-outliers"),
+    out: Annotated[Path, typer.Option(help="Where models, numbers and figure go.")] = Path(
+        "runs/toy-outliers"
+    ),
 ) -> None:
     """Show what outliers among the training targets do to rMCL and sMCL.
 
@@ -208,13 +211,15 @@ def study(
 def main() -> None:
     """Run the command line; mistakes of the caller end with one sentence and exit code 2."""
     try:
-        app()
+        sys.exit(app(sys.argv[1:] or ["--help"], standalone_mode=False))
+    except WrongWords as error:
+        sys.exit(_complain(" ".join(error.format_message().split())))
     except UserError as error:
         sys.exit(_complain(str(error)))
     except OSError as error:
         where = f"{error.filename}: " if error.filename else ""
         sys.exit(_complain(f"{where}{error.strerror or error}"))
-    except KeyboardInterrupt:
+    except (typer.Abort, KeyboardInterrupt):
         print("torchmcl: interrupted; the same command goes on where it stopped", file=sys.stderr)
         sys.exit(130)
 
