@@ -8,7 +8,7 @@ from torch import Tensor
 
 from torchmcl.distances import Distance, cost_matrix, euclidean
 from torchmcl.hypotheses import Hypotheses
-from torchmcl.plans import optimal_plan
+from torchmcl.plans import optimal_plan, row_sum
 
 __all__ = ["emd", "mixture_cost", "oracle_error", "transport_cost"]
 
@@ -109,18 +109,18 @@ def oracle_error(
 def _transport(cost: Tensor, rows: Tensor, columns: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Value, plan and potentials; opaque to the compiler, as the steps depend on the data."""
     for name, weights in (("target_weights", rows), ("weights", columns)):
-        if (weights < 0).any():
+        if weights.numel() and weights.min() < 0:
             raise ValueError(f"{name} must not be negative, got {weights.min().item()}")
     n = cost.shape[:-2].numel()
-    totals = rows.sum(-1, keepdim=True), columns.sum(-1, keepdim=True)
+    totals = row_sum(rows), row_sum(columns)
     shares = rows / totals[0], columns / totals[1]
     plan, row_potential, column_potential = optimal_plan(
         *(value.reshape(n, *value.shape[cost.ndim - 2 :]) for value in (cost, *shares))
     )
     plan = plan.reshape(cost.shape).contiguous()
-    # 0, or NaN where the weights are NaN or have no sum
-    flaw = 0 * (totals[0] / totals[0] + totals[1] / totals[1]).squeeze(-1)
-    value = (plan * cost).sum((-2, -1)) + flaw
+    # NaN where the weights are NaN or have no sum
+    flaw = (0 / totals[0] + 0 / totals[1]).squeeze(-1)
+    value = row_sum((plan * cost).flatten(-2)).squeeze(-1) + flaw
     return value, plan, row_potential.reshape(rows.shape), column_potential.reshape(columns.shape)
 
 
