@@ -1,6 +1,7 @@
 """Compile every loss as one graph and compare it with itself; run as a script."""
 
 import torch
+
 from cases import losses, problem
 
 

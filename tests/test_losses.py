@@ -4,18 +4,19 @@ import subprocess
 import sys
 from functools import partial
 
-import brute
 import pytest
 import torch
-from cases import losses, problem
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
 
+import brute
+from cases import losses, problem
 from torchmcl.assignment import relaxed, top_n, winner_takes_all
 from torchmcl.distances import euclidean, great_circle, squared_euclidean
 from torchmcl.hypotheses import Hypotheses
-from torchmcl.losses import cell_loss, mcl_loss, pit_loss, rmcl_loss, scoring_loss, transport_loss
+from torchmcl.losses import cell_loss, mcl_loss, pit_loss, rmcl_loss, scoring_loss
 
 RULES = {
     "winner": (winner_takes_all, ("winner", 0.0)),
@@ -326,9 +327,13 @@ class TestMistakes:
             "active": self.active,
             **change,
         }
-        with pytest.raises(error, match=message):
+
+        def call():
             made = Hypotheses(given.pop("points"), given.pop("logits"), given.pop("link", "sigmoid"))
             rmcl_loss(made, given.pop("targets"), given.pop("active"), **given)
+
+        with pytest.raises(error, match=message):
+            call()
 
     def test_pit(self):
         with pytest.raises(
@@ -341,7 +346,28 @@ class TestMistakes:
     def test_scoring(self):
         with pytest.raises(ValueError, match=r"positive must be \(2, 5\) like logits, got \(2, 4\)"):
             scoring_loss(self.logits, torch.zeros(2, 4).bool())
-        with pytest.raises(TypeError, match="positive must be a boolean mask, got torch.float32"):
+        with pytest.raises(TypeError, match=r"positive must be a boolean mask, got torch.float32"):
             scoring_loss(self.logits, self.logits)
         with pytest.raises(ValueError, match=r"mass must be \(2, 5\) like logits, got \(2, 4\)"):
             cell_loss(self.logits, torch.zeros(2, 4))
+
+
+@pytest.mark.parametrize("loss", ["mcl", "rmcl", "sampled", "softmax"])
+def test_memory_grows_with_targets_times_hypotheses_and_no_faster(loss):
+    """No tensor of forward or backward is larger than the differences of all pairs of points."""
+    batch, targets, hypotheses, dim = 4, 3, 200, 2
+    points, logits, where, active = problem(batch, targets, hypotheses, dim, seed=0)
+    largest = 0
+
+    class Watch(TorchDispatchMode):
+        def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+            nonlocal largest
+            result = function(*args, **(kwargs or {}))
+            for value in result if isinstance(result, tuple | list) else (result,):
+                if isinstance(value, Tensor):
+                    largest = max(largest, value.numel())
+            return result
+
+    with Watch():
+        losses()[loss](points, logits, where, active).backward()
+    assert batch * targets * hypotheses <= largest <= batch * targets * hypotheses * dim
