@@ -10,20 +10,29 @@ from rich.table import Table
 from torchmcl.errors import UserError
 from torchmcl.files import write_json, write_text
 from torchmcl.toy import figures, report
-from torchmcl.toy.experiment import Run, results, run, work
+from torchmcl.toy.experiment import GRID_SIZE, Run, results, run, work
 from torchmcl.toy.presets import Settings
 from torchmcl.toy.progress import bar
 
 __all__ = ["run_seeds", "toy"]
 
 
-def toy(settings: Settings, *, seed: int, seeds: int, out: Path, animate: bool, console: Console) -> dict[str, Any]:
+def toy(
+    settings: Settings,
+    *,
+    seed: int,
+    seeds: int,
+    out: Path,
+    animate: bool,
+    console: Console,
+    size: int = GRID_SIZE,
+) -> dict[str, Any]:
     """Train and evaluate what `out` does not hold, write results, figure, page and animation, print the table."""
     if seeds < 1:
         raise UserError(f"--seeds must be at least 1, got {seeds}")
     if seed < 0:
         raise UserError(f"--seed must not be negative, got {seed}")
-    runs = run_seeds(settings, range(seed, seed + seeds), out, console)
+    runs = run_seeds(settings, range(seed, seed + seeds), out, console, size)
     numbers = results(runs)
     figure = figures.figure1(runs[0])
     for suffix in (".png", ".pdf"):
@@ -39,10 +48,13 @@ def toy(settings: Settings, *, seed: int, seeds: int, out: Path, animate: bool, 
     return numbers
 
 
-def run_seeds(settings: Settings, seeds: range, out: Path, console: Console) -> list[Run]:
+def run_seeds(
+    settings: Settings, seeds: range, out: Path, console: Console, size: int = GRID_SIZE
+) -> list[Run]:
     """All models of all seeds, each kept in a folder of its own as soon as it is ready."""
+    folder = out / "models" / settings.name
     with bar(work(settings) * len(seeds), console) as progress:
-        return [run(settings, seed, out / "models" / settings.name / f"seed{seed}", progress) for seed in seeds]
+        return [run(settings, seed, folder / f"seed{seed}", progress, size=size) for seed in seeds]
 
 
 def _print(numbers: dict[str, Any], console: Console) -> None:

@@ -37,7 +37,7 @@ STYLES: dict[Method, Style] = {
 
 SAMPLES = "#3c9a5f"
 MEANS = "#d62728"
-BLUES = LinearSegmentedColormap.from_list("scores", ["#f2f6fc", "#9fc0ea", "#1f5fbf", "#0b2a5c"])
+BLUES = LinearSegmentedColormap.from_list("scores", ["#f4f8fd", "#a4c6ef", "#2567c4"])
 
 
 def scale(highest: float) -> ScalarMappable:
@@ -60,7 +60,7 @@ def samples(axis: Axes, t: float, count: int, seed: int = 0, size: float = 2.0, 
 
 
 def marks(
-    axis: Axes, hypotheses: Hypotheses, method: Method, colors: ScalarMappable | None = None, size: float = 26
+    axis: Axes, hypotheses: Hypotheses, method: Method, colors: ScalarMappable | None = None, size: float = 26.0
 ) -> None:
     """The hypotheses as markers, coloured by their probability if `colors` are given."""
     style = STYLES[method]

@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -18,9 +18,12 @@ from torchmcl.toy.presets import Settings
 from torchmcl.toy.progress import Bar
 from torchmcl.toy.train import Trained, fit, samples, steps
 
-__all__ = ["Outcome", "Run", "identity", "results", "run", "run_model", "work"]
+__all__ = ["GRID_SIZE", "Outcome", "Run", "identity", "results", "run", "run_model", "work"]
 
-EVALUATION_UNITS = 400
+GRID_SIZE = 100
+"""The density is evaluated on so many cells a side."""
+
+EVALUATION_UNITS = 400.0
 """What an evaluation is worth on the progress bar, in training steps of a single network."""
 
 
@@ -46,14 +49,24 @@ def work(settings: Settings, methods: tuple[Method, ...] = METHODS) -> float:
     return sum(_training_units(method, settings) + EVALUATION_UNITS for method in methods)
 
 
-def run(settings: Settings, seed: int, folder: Path, bar: Bar, methods: tuple[Method, ...] = METHODS) -> Run:
+def run(
+    settings: Settings,
+    seed: int,
+    folder: Path,
+    bar: Bar,
+    *,
+    methods: tuple[Method, ...] = METHODS,
+    size: int = GRID_SIZE,
+) -> Run:
     """Train and evaluate what `folder` does not hold yet; each model is kept as soon as it is ready."""
-    outcomes = {method: run_model(method, settings, seed, folder / method, bar) for method in methods}
+    outcomes = {method: run_model(method, settings, seed, folder / method, bar, size=size) for method in methods}
     return Run(settings, seed, outcomes)
 
 
-def run_model(method: Method, settings: Settings, seed: int, folder: Path, bar: Bar) -> Outcome:
-    """One model, trained unless it is there, evaluated unless it has been."""
+def run_model(
+    method: Method, settings: Settings, seed: int, folder: Path, bar: Bar, *, size: int = GRID_SIZE
+) -> Outcome:
+    """One model, trained unless it is there, evaluated on a grid of `size x size` unless it has been."""
     config = identity(method, settings, seed)
     units = _training_units(method, settings)
     with bar.stage(f"seed {seed}: training {NAMES[method]}", units) as advance:
@@ -63,17 +76,19 @@ def run_model(method: Method, settings: Settings, seed: int, folder: Path, bar: 
             trained = fit(method, settings, seed, lambda done: advance(unit * done))
             store.save(folder, trained, config)
     with bar.stage(f"seed {seed}: evaluating {NAMES[method]}", EVALUATION_UNITS) as advance:
-        path, key = folder / "evaluation.json", _fingerprint(folder / "model.safetensors")
-        evaluation = _read_evaluation(path, key)
+        path = folder / "evaluation.json"
+        about = {"model": _fingerprint(folder / "model.safetensors"), "grid": size}
+        evaluation = _read_evaluation(path, about)
         if evaluation is None:
             _, validation = samples(settings, seed)
             evaluation = evaluate(
                 predict(trained.network, TIMES),
                 TIMES,
                 winner_entropy(trained.network, validation),
+                size=size,
                 advance=lambda: advance(EVALUATION_UNITS / len(TIMES)),
             )
-            write_json(path, {"model": key, **asdict(evaluation)})
+            write_json(path, {**about, **asdict(evaluation)})
     return Outcome(trained, evaluation)
 
 
@@ -127,12 +142,11 @@ def _fingerprint(path: Path) -> str:
     return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
-def _read_evaluation(path: Path, model: str) -> Evaluation | None:
+def _read_evaluation(path: Path, about: dict[str, Any]) -> Evaluation | None:
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
-        if found.pop("model") != model:
+        if any(found.pop(key) != value for key, value in about.items()):
             return None
-        evaluation = Evaluation(**found)
+        return Evaluation(**{**found, "emd": [(t, value) for t, value in found["emd"]]})
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return None
-    return replace(evaluation, emd=[(t, value) for t, value in evaluation.emd])

@@ -141,13 +141,13 @@ def _tessellation(axis: Axes, t: float, hypotheses: Hypotheses, colors: ScalarMa
 
 
 def _legend(run: Run) -> list[Line2D]:
-    def entry(label: str, color: str, marker: str, size: float = 6, line: Any = "none") -> Line2D:
+    def entry(label: str, color: str, marker: str, size: float = 6.0, line: Any = "none") -> Line2D:
         return Line2D([], [], color=color, marker=marker, markersize=size, linestyle=line, label=label)
 
     methods = [entry(NAMES[method], *drawing.STYLES[method]) for method in run.outcomes]
     rest = [
         entry("best 20 points", "#444444", "none", line="--"),
-        entry("samples of p(y | t)", drawing.SAMPLES, ".", 5),
-        entry("mean in the cell", drawing.MEANS, ".", 7),
+        entry("samples of p(y | t)", drawing.SAMPLES, ".", 5.0),
+        entry("mean in the cell", drawing.MEANS, ".", 7.0),
     ]
     return methods + rest

@@ -20,7 +20,7 @@ from torchmcl.hypotheses import Hypotheses
 from torchmcl.toy import drawing, figures
 from torchmcl.toy.data import draw
 from torchmcl.toy.evaluate import exact_emd, predict
-from torchmcl.toy.experiment import Outcome, run_model, work
+from torchmcl.toy.experiment import GRID_SIZE, Outcome, run_model, work
 from torchmcl.toy.floor import TIMES, floor
 from torchmcl.toy.models import Method
 from torchmcl.toy.presets import Settings
@@ -56,7 +56,9 @@ class Numbers:
     lowest_near_score: float
 
 
-def toy_outliers(settings: Settings, *, seed: int, out: Path, console: Console) -> dict[str, Any]:
+def toy_outliers(
+    settings: Settings, *, seed: int, out: Path, console: Console, size: int = GRID_SIZE
+) -> dict[str, Any]:
     """Train what `out` does not hold, write results and figure, print the table."""
     if seed < 0:
         raise UserError(f"--seed must not be negative, got {seed}")
@@ -66,8 +68,8 @@ def toy_outliers(settings: Settings, *, seed: int, out: Path, console: Console) 
         for case, (method, _) in CASES.items():
             corrupted = settings if case == "rmcl_clean" else replace(settings, outliers=RHO)
             folder = out / "models" / settings.name / f"seed{seed}" / case
-            outcomes[case] = run_model(method, corrupted, seed, folder, progress)
-    numbers = {case: _numbers(outcome) for case, outcome in outcomes.items()}
+            outcomes[case] = run_model(method, corrupted, seed, folder, progress, size=size)
+    numbers = {case: _numbers(outcome, size) for case, outcome in outcomes.items()}
     results = {
         "preset": settings.name,
         "seed": seed,
@@ -111,9 +113,9 @@ def figure(outcomes: dict[Case, Outcome]) -> Figure:
     return made
 
 
-def _numbers(outcome: Outcome) -> Numbers:
+def _numbers(outcome: Outcome, size: int) -> Numbers:
     network = outcome.trained.network
-    pruned = exact_emd(predict(network, TIMES).prune(THRESHOLD), TIMES).mean().item()
+    pruned = exact_emd(predict(network, TIMES).prune(THRESHOLD), TIMES, size=size).mean().item()
     at = predict(network, torch.tensor(0.6))
     far = _far(at.points)
     scores = at.scores

@@ -1,0 +1,71 @@
+"""Training is repeatable, keeps what it says, and stops cleanly."""
+
+import signal
+import threading
+from dataclasses import replace
+
+import pytest
+import torch
+
+from torchmcl.toy.models import loss_of
+from torchmcl.toy.train import PATH_TIMES, fit, samples, steps
+
+
+def validation_loss(method, settings, seed, network):
+    _, (t, targets, active) = samples(settings, seed)
+    return loss_of(method, settings)(network(t), targets, active).item()
+
+
+def test_the_same_seed_gives_the_same_weights_and_leaves_the_global_generator_alone(tiny):
+    before = torch.get_rng_state()
+    a, b, c = (fit("rmcl", tiny, seed).network.state_dict() for seed in (1, 1, 2))
+    assert torch.equal(before, torch.get_rng_state())
+    assert all(torch.equal(a[name], b[name]) for name in a)
+    assert not all(torch.equal(a[name], c[name]) for name in a)
+
+
+@pytest.mark.parametrize("method", ["rmcl", "smcl", "ie"])
+def test_training_lowers_the_validation_loss(tiny, method):
+    short = fit(method, replace(tiny, epochs=1, training_samples=100, learning_rate=1e-6), 0)
+    longer = fit(method, replace(tiny, epochs=20), 0)
+    assert validation_loss(method, tiny, 0, longer.network) < validation_loss(method, tiny, 0, short.network) - 0.01
+
+
+def test_best_weights_are_better_than_the_last_where_training_is_wild(tiny):
+    wild = replace(tiny, epochs=6, learning_rate=3.0)
+    gains = []
+    for seed in range(3):
+        best, last = (fit("smcl", replace(wild, keep=keep), seed).network for keep in ("best", "last"))
+        gains.append(validation_loss("smcl", wild, seed, last) - validation_loss("smcl", wild, seed, best))
+    assert min(gains) >= 0
+    assert max(gains) > 1e-3
+
+
+def test_training_and_validation_samples_are_different_and_sized(tiny):
+    training, validation = samples(tiny, 0)
+    assert (len(training.t), len(validation.t)) == (400, 200)
+    assert not torch.equal(training.t[:200], validation.t)
+    assert (samples(replace(tiny, outliers=0.3), 0)[0].targets.abs() > 1).any()
+
+
+def test_progress_and_the_path_of_the_hypotheses(tiny):
+    longer = replace(tiny, epochs=10)
+    moves: list[int] = []
+    trained = fit("rmcl", longer, 0, moves.append)
+    assert sum(moves) == steps(longer) == 40
+    assert trained.path.shape == (len(trained.path_steps), len(PATH_TIMES), 20, 2)
+    assert trained.path_steps[0] == 0
+    assert trained.path_steps[-1] == 40
+    assert (trained.path_steps.diff() > 0).all()
+
+
+def test_an_interrupt_reaches_the_caller_and_the_next_one_works(tiny):
+    before = signal.getsignal(signal.SIGINT)
+
+    def interrupt(done: int) -> None:
+        raise KeyboardInterrupt
+
+    assert threading.current_thread() is threading.main_thread()
+    with pytest.raises(KeyboardInterrupt):
+        fit("rmcl", replace(tiny, epochs=10), 0, interrupt)
+    assert signal.getsignal(signal.SIGINT) is before
