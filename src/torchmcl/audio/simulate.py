@@ -55,7 +55,7 @@ def simulate(out: str | Path, settings: SceneSettings, workers: int = 1, progres
         _check_space(out, settings, len(missing))
         write_json(out / SETTINGS, _identity(settings, clips))
         job, workers = _Job(out, settings, pools, lock), min(workers, len(missing))
-        with _bar(len(missing), progress) as advance:
+        with _bar(len(missing), progress and len(missing) > 0) as advance:
             if workers > 1:
                 _in_processes(job, missing, workers, advance)
             else:
