@@ -19,7 +19,7 @@ def run(monkeypatch, *words: str) -> int:
 
 
 def test_commands_are_those_of_the_design_in_its_order():
-    expected = ["toy", "toy-outliers", "simulate", "inspect", "train", "evaluate", "study"]
+    expected = ["toy", "toy-outliers", "simulate", "inspect", "train", "evaluate", "study", "localize"]
     assert sorted(COMMANDS, key=expected.index) == expected
 
 
@@ -59,6 +59,8 @@ def test_version(monkeypatch, capsys):
         (["train", "method=rmclx"], "method=rmclx: did you mean rmcl?"),
         (["train", "method"], "method: a setting is written key=value"),
         (["evaluate", "nowhere"], "nowhere: no finished run, config.yaml is missing"),
+        (["localize", "nowhere.wav", "--model", "x"], "nowhere.wav: no such file"),
+        (["localize", "nowhere.wav"], "Missing option '--model'."),
         (["study", "table9"], "no study table9; there are table1, table2, table3, table4"),
         (["study", "table1", "method=rmcl"], "method, data and run are chosen by the study"),
     ],

@@ -208,6 +208,28 @@ def study(
     print(f"{table.with_suffix('')}.md, .tex and .html")
 
 
+@app.command()
+def localize(
+    recordings: Annotated[
+        list[Path], typer.Argument(help="Four-channel recordings, of any length and rate.")
+    ],
+    model: Annotated[Path, typer.Option(help="The folder of a finished run of a scored method.")],
+    out: Annotated[Path, typer.Option(help="Where tables and pictures go.")] = Path("runs/localize"),
+    convention: Annotated[
+        str | None, typer.Option("--format", help="`acn-n3d`, `acn-sn3d` or `fuma`; detected when not given.")
+    ] = None,
+) -> None:
+    """Directions over time of your own recordings, with a heat map and a timeline.
+
+    For example `torchmcl localize concert.wav --model runs/first`
+
+    Writes NAME.csv (DCASE columns), NAME-hypotheses.csv, NAME.json, NAME-map.png and NAME-timeline.png.
+    """
+    from torchmcl.experiments.localisation import localize as go
+
+    go(recordings, model, out, convention)
+
+
 def main() -> None:
     """Run the command line; mistakes of the caller end with one sentence and exit code 2."""
     try:
