@@ -135,7 +135,7 @@ def _output_rows(block: Block, first: int) -> list[Found]:
     middle = slice(OUTPUT // 2, None, OUTPUT)
     found = sources(block.directions[middle], block.scores[middle])
     return [
-        Found(first // OUTPUT + index, track, *np.degrees(row[:2]).tolist(), float(row[2]))
+        Found(first // OUTPUT + index, track, math.degrees(row[0]), math.degrees(row[1]), float(row[2]))
         for index, rows in enumerate(found)
         for track, row in enumerate(rows)
     ]
