@@ -55,25 +55,29 @@ def build_data(config: Config, *, workers: int = 1, progress: bool = True) -> Au
 def build_network(config: Config, sample_rate: int, slots: int) -> nn.Module:
     """One SELDNet with the hypotheses that the method asks for."""
     method, network = config.method, config.network
-    features = StftFeatures(
-        sample_rate,
-        nfft=network.nfft,
-        stride=network.stride,
-        bins=network.bins,
-        log_magnitude=network.log_magnitude,
-        normalised_phase=network.normalised_phase,
-    )
-    return SELDNet(
-        features,
-        hypotheses=_hypotheses(method, slots),
-        scores=method.scores,  # type: ignore[arg-type]
-        output=config.head.output,  # type: ignore[arg-type]
-        spread=config.head.spread,
-        filters=network.filters,
-        pools=network.pools,
-        units=network.units,
-        layers=network.layers,
-    )
+    hypotheses = _hypotheses(method, slots)
+    try:
+        features = StftFeatures(
+            sample_rate,
+            nfft=network.nfft,
+            stride=network.stride,
+            bins=network.bins,
+            log_magnitude=network.log_magnitude,
+            normalised_phase=network.normalised_phase,
+        )
+        return SELDNet(
+            features,
+            hypotheses,
+            scores=method.scores,  # type: ignore[arg-type]
+            output=config.head.output,  # type: ignore[arg-type]
+            spread=config.head.spread,
+            filters=network.filters,
+            pools=network.pools,
+            units=network.units,
+            layers=network.layers,
+        )
+    except ValueError as error:
+        raise UserError(f"network: {error}") from None
 
 
 def build_ensemble(config: Config, sample_rate: int, slots: int) -> nn.Module:
