@@ -221,9 +221,8 @@ def _draw(candidates: Tensor, n: int) -> Tensor:
     """A mask of `n` distinct candidates for each row, or of all of them where there are fewer."""
     keys = torch.rand(candidates.shape, device=candidates.device).masked_fill(~candidates, -1)
     if n == 1:
-        best = keys.argmax(-1, keepdim=True)
-    else:
-        best = keys.topk(min(n, keys.shape[-1]), dim=-1, sorted=False).indices
+        return candidates & mask_of(keys.argmax(-1, keepdim=True), candidates)
+    best = keys.topk(min(n, keys.shape[-1]), dim=-1, sorted=False).indices
     return candidates & mask_of(best, candidates)
 
 

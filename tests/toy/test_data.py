@@ -12,7 +12,9 @@ def test_samples_fall_into_the_squares_as_often_as_they_should(t):
     y = sample(torch.tensor(t), (40_000,), torch.Generator().manual_seed(1))
     square = 2 * (y[:, 0] >= 0).long() + (y[:, 1] >= 0).long()
     found = torch.bincount(square, minlength=4) / len(y)
-    torch.testing.assert_close(found, torch.tensor([(1 - t) / 2, t / 2, t / 2, (1 - t) / 2]), atol=0.01, rtol=0)
+    torch.testing.assert_close(
+        found, torch.tensor([(1 - t) / 2, t / 2, t / 2, (1 - t) / 2]), atol=0.01, rtol=0
+    )
 
 
 def test_samples_are_uniform_within_a_square():
@@ -72,7 +74,9 @@ def test_outliers_are_as_frequent_as_asked_and_cauchy():
     _, targets, _ = draw(100_000, seed=7, outliers=0.5)
     _, all_outliers, _ = draw(20_000, seed=8, outliers=1.0)
     outside = (targets.abs() > 1).any(-1).float().mean()
-    torch.testing.assert_close(outside, 0.5 * (all_outliers.abs() > 1).any(-1).float().mean(), atol=0.01, rtol=0)
+    torch.testing.assert_close(
+        outside, 0.5 * (all_outliers.abs() > 1).any(-1).float().mean(), atol=0.01, rtol=0
+    )
     # Every coordinate of a bivariate Cauchy vector is a standard Cauchy number.
     assert kstest(all_outliers[:, 0, 1], cauchy.cdf).pvalue > 1e-3
     with pytest.raises(ValueError, match="outliers must be a probability"):

@@ -15,8 +15,12 @@ def test_the_error_is_the_emd_under_the_best_weights():
     places, mass = grid(t, 20)
     best = torch.zeros(5, dtype=torch.float64).index_add(0, torch.cdist(places, points).argmin(-1), mass)
     ours = quantization_error(points, t, 20)
-    torch.testing.assert_close(ours, emd(Hypotheses(points, best.log(), "softmax"), places, target_weights=mass))
-    other = emd(Hypotheses(points, torch.zeros(5, dtype=torch.float64), "softmax"), places, target_weights=mass)
+    torch.testing.assert_close(
+        ours, emd(Hypotheses(points, best.log(), "softmax"), places, target_weights=mass)
+    )
+    other = emd(
+        Hypotheses(points, torch.zeros(5, dtype=torch.float64), "softmax"), places, target_weights=mass
+    )
     assert ours < other
 
 

@@ -7,12 +7,12 @@ import torch
 
 from torchmcl.distances import squared_euclidean
 from torchmcl.ensemble import members_loss
+from torchmcl.errors import UserError
 from torchmcl.hypotheses import Hypotheses
 from torchmcl.losses import mcl_loss, rmcl_loss
 from torchmcl.toy.data import draw
 from torchmcl.toy.models import METHODS, build, loss_of
 from torchmcl.toy.presets import PAPER, PRESETS, TUNED, preset
-from torchmcl.errors import UserError
 
 
 @pytest.mark.parametrize("settings", PRESETS.values(), ids=PRESETS)

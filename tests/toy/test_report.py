@@ -47,7 +47,10 @@ def opened(browser: Any, report: Path, width: int = 1280, **options: Any) -> tup
     wrong: list[str] = []
     tab.on("console", lambda message: wrong.append(message.text))
     tab.on("pageerror", lambda error: wrong.append(str(error)))
-    tab.on("request", lambda request: wrong.append(request.url) if request.url[:5] not in ("file:", "data:") else None)
+    tab.on(
+        "request",
+        lambda request: wrong.append(request.url) if request.url[:5] not in ("file:", "data:") else None,
+    )
     tab.goto(report.as_uri())
     return tab, wrong
 
@@ -121,7 +124,9 @@ def test_the_cells_tile_the_square(browser, report, tiny_run):
 @browser_needed
 def test_dark_and_light_differ(browser, report):
     colors = [
-        opened(browser, report, color_scheme=scheme)[0].evaluate("getComputedStyle(document.body).backgroundColor")
+        opened(browser, report, color_scheme=scheme)[0].evaluate(
+            "getComputedStyle(document.body).backgroundColor"
+        )
         for scheme in ("light", "dark")
     ]
     assert colors[0] != colors[1]

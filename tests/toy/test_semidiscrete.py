@@ -37,4 +37,6 @@ def test_points_without_weight_take_no_part():
     cost, mass, weights = problem(4, 0.7)
     weights[2] = 0
     others = torch.arange(7) != 2
-    torch.testing.assert_close(dual_emd(cost, mass, weights), dual_emd(cost[:, others], mass, weights[others]))
+    torch.testing.assert_close(
+        dual_emd(cost, mass, weights), dual_emd(cost[:, others], mass, weights[others])
+    )

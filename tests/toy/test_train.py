@@ -7,8 +7,9 @@ from dataclasses import replace
 import pytest
 import torch
 
+from torchmcl.toy.learner import PATH_TIMES
 from torchmcl.toy.models import loss_of
-from torchmcl.toy.train import PATH_TIMES, fit, samples, steps
+from torchmcl.toy.train import fit, samples, steps
 
 
 def validation_loss(method, settings, seed, network):
@@ -28,7 +29,10 @@ def test_the_same_seed_gives_the_same_weights_and_leaves_the_global_generator_al
 def test_training_lowers_the_validation_loss(tiny, method):
     short = fit(method, replace(tiny, epochs=1, training_samples=100, learning_rate=1e-6), 0)
     longer = fit(method, replace(tiny, epochs=20), 0)
-    assert validation_loss(method, tiny, 0, longer.network) < validation_loss(method, tiny, 0, short.network) - 0.01
+    assert (
+        validation_loss(method, tiny, 0, longer.network)
+        < validation_loss(method, tiny, 0, short.network) - 0.01
+    )
 
 
 def test_best_weights_are_better_than_the_last_where_training_is_wild(tiny):

@@ -60,7 +60,11 @@ def samples(axis: Axes, t: float, count: int, seed: int = 0, size: float = 2.0, 
 
 
 def marks(
-    axis: Axes, hypotheses: Hypotheses, method: Method, colors: ScalarMappable | None = None, size: float = 26.0
+    axis: Axes,
+    hypotheses: Hypotheses,
+    method: Method,
+    colors: ScalarMappable | None = None,
+    size: float = 26.0,
 ) -> None:
     """The hypotheses as markers, coloured by their probability if `colors` are given."""
     style = STYLES[method]
@@ -68,7 +72,14 @@ def marks(
     if colors is not None:
         fill, edge = colors.to_rgba(hypotheses.probs.numpy()), "#0b2a5c"
         axis.scatter(
-            points[:, 0], points[:, 1], s=size, c=fill, marker=style.marker, edgecolors=edge, linewidths=0.7, zorder=4
+            points[:, 0],
+            points[:, 1],
+            s=size,
+            c=fill,
+            marker=style.marker,
+            edgecolors=edge,
+            linewidths=0.7,
+            zorder=4,
         )
         return
     edges: dict[str, Any] = {} if style.marker == "x" else {"edgecolors": "white"}

@@ -59,7 +59,9 @@ def run(
     size: int = GRID_SIZE,
 ) -> Run:
     """Train and evaluate what `folder` does not hold yet; each model is kept as soon as it is ready."""
-    outcomes = {method: run_model(method, settings, seed, folder / method, bar, size=size) for method in methods}
+    outcomes = {
+        method: run_model(method, settings, seed, folder / method, bar, size=size) for method in methods
+    }
     return Run(settings, seed, outcomes)
 
 

@@ -18,8 +18,8 @@ from torchmcl.toy import drawing
 from torchmcl.toy.evaluate import predict
 from torchmcl.toy.experiment import Run
 from torchmcl.toy.floor import TIMES, floor
+from torchmcl.toy.learner import PATH_TIMES
 from torchmcl.toy.models import NAMES, Method
-from torchmcl.toy.train import PATH_TIMES
 
 __all__ = ["LOOK", "animation", "figure1", "save"]
 
@@ -45,7 +45,12 @@ def figure1(run: Run) -> Figure:
         _emd_panel(figure, halves[0], run)
         _inference_panels(figure, halves[1], run)
         figure.legend(
-            handles=_legend(run), loc="lower center", ncols=8, frameon=False, handletextpad=0.3, columnspacing=1.5
+            handles=_legend(run),
+            loc="lower center",
+            ncols=8,
+            frameon=False,
+            handletextpad=0.3,
+            columnspacing=1.5,
         )
     return figure
 
@@ -97,7 +102,12 @@ def _emd_panel(figure: Figure, where: Any, run: Run) -> None:
     top.set_xticks([])
     top.spines["bottom"].set_visible(False)
     bottom.spines["top"].set_visible(False)
-    slash: dict[str, Any] = {"marker": [(-1, -0.5), (1, 0.5)], "markersize": 8, "linestyle": "none", "color": "k"}
+    slash: dict[str, Any] = {
+        "marker": [(-1, -0.5), (1, 0.5)],
+        "markersize": 8,
+        "linestyle": "none",
+        "color": "k",
+    }
     top.plot([0, 1], [0, 0], transform=top.transAxes, clip_on=False, **slash)
     bottom.plot([0, 1], [1, 1], transform=bottom.transAxes, clip_on=False, **slash)
     for axis in (top, bottom):
@@ -107,7 +117,9 @@ def _emd_panel(figure: Figure, where: Any, run: Run) -> None:
 def _inference_panels(figure: Figure, where: Any, run: Run) -> None:
     axes = where.subgridspec(2, 3, hspace=0.2, wspace=0.16).subplots()
     times = torch.tensor(SHOWN_TIMES)
-    predictions = {method: predict(outcome.trained.network, times) for method, outcome in run.outcomes.items()}
+    predictions = {
+        method: predict(outcome.trained.network, times) for method, outcome in run.outcomes.items()
+    }
     colors = drawing.scale(float(predictions["rmcl"].probs.max()))
     for index, t in enumerate(SHOWN_TIMES):
         at = {method: hypotheses[index] for method, hypotheses in predictions.items()}

@@ -36,7 +36,11 @@ def quantization_error(
 
 
 def lloyd(
-    points: Float[Tensor, "*batch hypotheses 2"], t: Float[Tensor, ""], *, size: int = 100, iterations: int = 100
+    points: Float[Tensor, "*batch hypotheses 2"],
+    t: Float[Tensor, ""],
+    *,
+    size: int = 100,
+    iterations: int = 100,
 ) -> Float[Tensor, "*batch hypotheses 2"]:
     """Move each point towards the geometric median of its cell, by steps that never raise the error.
 

@@ -3,6 +3,7 @@
 from functools import partial
 from typing import Literal, get_args
 
+import torch
 from torch import nn
 
 from torchmcl.distances import squared_euclidean
@@ -26,6 +27,10 @@ NAMES: dict[Method, str] = {
     "ie": "IE",
     "ie_mean": "IE (mean)",
 }
+
+KINK_SLOPE = 3.0
+"""Of the units of the first layer, each of which bends at a time in [0, 1], more of them near the ends: there the
+distribution is furthest from uniform, and a network has neighbours on one side only."""
 
 SQUARE = Box([-1, -1], [1, 1])
 """Where all targets lie that are not outliers."""
@@ -64,9 +69,7 @@ def loss_of(method: Method, settings: Settings) -> Loss:
     """
     losses: dict[Method, Loss] = {
         "rmcl": partial(rmcl_loss, beta=settings.beta),
-        "rmcl_star": partial(
-            rmcl_loss, beta=settings.star_beta, negatives=1, reweight=settings.reweight
-        ),
+        "rmcl_star": partial(rmcl_loss, beta=settings.star_beta, negatives=1, reweight=settings.reweight),
         "smcl": mcl_loss,
         "ie": partial(members_loss, best_target_only=True),
         "ie_mean": partial(members_loss, best_target_only=False, distance=squared_euclidean),
@@ -76,4 +79,11 @@ def loss_of(method: Method, settings: Settings) -> Loss:
 
 def _perceptron(settings: Settings, head: nn.Module) -> nn.Sequential:
     units = settings.units
-    return nn.Sequential(nn.Linear(1, units), nn.ReLU(), nn.Linear(units, units), nn.ReLU(), head)
+    first = nn.Linear(1, units)
+    if settings.kinks:
+        with torch.no_grad():
+            slope = torch.where(torch.rand(units) < 0.5, -KINK_SLOPE, KINK_SLOPE)
+            first.weight.copy_(slope[:, None])
+            bend = torch.sin(torch.pi / 2 * torch.rand(units)).square()
+            first.bias.copy_(-slope * bend)
+    return nn.Sequential(first, nn.ReLU(), nn.Linear(units, units), nn.ReLU(), head)

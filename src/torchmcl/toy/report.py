@@ -58,11 +58,17 @@ def cells_of(method: str, values: dict[str, Any], floor_mean: float) -> list[str
 
 
 def _table(numbers: dict[str, Any]) -> str:
-    head = "".join(f'<th scope="col">{html.escape(name)}</th>' for name in ("model", *(c[0] for c in COLUMNS)))
+    head = "".join(
+        f'<th scope="col">{html.escape(name)}</th>' for name in ("model", *(c[0] for c in COLUMNS))
+    )
     rows = []
     for method, values in numbers["models"].items():
         name, *cells = cells_of(method, values, numbers["floor_mean"])
-        rows.append(f'<tr><th scope="row">{html.escape(name)}</th>' + "".join(f"<td>{c}</td>" for c in cells) + "</tr>")
+        rows.append(
+            f'<tr><th scope="row">{html.escape(name)}</th>'
+            + "".join(f"<td>{c}</td>" for c in cells)
+            + "</tr>"
+        )
     rows.append(
         f'<tr><th scope="row">best 20 points</th><td>{numbers["floor_mean"]:.4f}</td>'
         + "<td></td>" * (len(COLUMNS) - 1)
@@ -87,4 +93,8 @@ def _data(run: Run) -> dict[str, Any]:
 def _rounded(values: Any, digits: int = 4) -> Any:
     if isinstance(values, torch.Tensor):
         return _rounded(values.tolist(), digits)
-    return [_rounded(value, digits) for value in values] if isinstance(values, list | tuple) else round(values, digits)
+    return (
+        [_rounded(value, digits) for value in values]
+        if isinstance(values, list | tuple)
+        else round(values, digits)
+    )

@@ -1,44 +1,31 @@
 """Training of one toy model."""
 
-import logging
 import signal
 import time
-import warnings
-from collections.abc import Callable
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
 import numpy as np
 import torch
-from lightning.pytorch import Callback, LightningModule, Trainer
+from lightning.pytorch import Callback, Trainer
 from torch import Tensor, nn
 from torch.optim import AdamW
 
 from torchmcl.toy.data import Samples, draw
+from torchmcl.toy.learner import STRIDE, Advance, StridingLearner
 from torchmcl.toy.models import Method, build, loss_of
 from torchmcl.toy.presets import SCHEDULES, Settings
-from torchmcl.training import KeepBest, Learner, TensorBatches
+from torchmcl.training import KeepBest, Learner, TensorBatches, quiet
 
-__all__ = ["PATH_TIMES", "Trained", "fit", "samples", "steps"]
-
-PATH_TIMES = (0.1, 0.6, 0.9)
-PATH_LENGTH = 60
-STEPS_SHOWN = 20
-"""The progress bar moves after so many steps."""
-
-VALIDATION_BATCH = 5_000
-"""Small enough for the activations of twenty networks at once."""
-
-Advance = Callable[[int], None]
-"""Told how many steps have been done since it was last called."""
+__all__ = ["Trained", "fit", "samples", "steps"]
 
 
 @dataclass(frozen=True, eq=False)
 class Trained:
     """A network with the weights of its best epoch, and the path that its hypotheses took.
 
-    `path` holds the points at `PATH_TIMES` at the steps `path_steps`.
+    `path` holds the points at `learner.PATH_TIMES` at the steps `path_steps`.
     """
 
     network: nn.Module
@@ -59,85 +46,85 @@ def samples(settings: Settings, seed: int) -> tuple[Samples, Samples]:
 
 def steps(settings: Settings) -> int:
     """The number of training steps of a model that is not stopped early."""
-    return settings.epochs * -(-settings.training_samples // settings.batch_size)
+    return settings.epochs * _batches(settings)
 
 
-def fit(method: Method, settings: Settings, seed: int, advance: Advance | None = None) -> Trained:
+def fit(method: Method, settings: Settings, seed: int, advance: Advance = lambda done: None) -> Trained:
     """Train one model; the same arguments give the same weights."""
     training, validation = samples(settings, seed)
     ensemble = method in ("ie", "ie_mean")
-    watcher = _Watcher(steps(settings), advance or (lambda done: None))
-    callbacks: list[Callback] = [watcher]
+    callbacks: list[Callback] = []
     if ensemble or settings.keep == "best":
         callbacks.append(KeepBest(patience=settings.patience if ensemble else None))
     with torch.random.fork_rng(range(torch.cuda.device_count())):
         torch.manual_seed(seed)
-        learner = Learner(
+        learner = StridingLearner(
             build(method, settings),
             loss_of(method, settings),
             optimizer=partial(
                 AdamW, lr=settings.learning_rate, weight_decay=settings.weight_decay, fused=True
             ),
             schedule=SCHEDULES[settings.schedule],
+            batch_size=settings.batch_size,
+            batches=_batches(settings),
+            epochs=settings.epochs,
+            advance=advance,
         )
         start = time.perf_counter()
         _run(
             learner,
-            TensorBatches(*training, batch_size=settings.batch_size, shuffle_seed=seed),
-            TensorBatches(*validation, batch_size=VALIDATION_BATCH),
+            FreshBatches(settings, seed, STRIDE * settings.batch_size)
+            if settings.fresh
+            else TensorBatches(*training, batch_size=STRIDE * settings.batch_size, shuffle_seed=seed),
+            TensorBatches(*validation, batch_size=settings.validation_samples),
             epochs=settings.epochs,
             callbacks=callbacks,
         )
     seconds = time.perf_counter() - start
     network = learner.network.eval().requires_grad_(False).cpu()
-    return Trained(network, seconds, torch.tensor(watcher.steps), torch.stack(watcher.points))
+    return Trained(network, seconds, torch.tensor(learner.path_steps), torch.stack(learner.path))
 
 
-class _Watcher(Callback):
-    """Moves the progress bar, and notes the hypotheses at more and more distant steps."""
+class FreshBatches:
+    """Batches of samples that are drawn anew for each epoch."""
 
-    def __init__(self, total: int, advance: Advance) -> None:
-        self.advance = advance
-        self.noted = set(np.geomspace(1, total, PATH_LENGTH).astype(int).tolist())
-        self.steps: list[int] = []
-        self.points: list[Tensor] = []
+    def __init__(self, settings: Settings, seed: int, batch_size: int) -> None:
+        self.settings, self.seed, self.batch_size, self.epoch = settings, seed, batch_size, 0
 
-    def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        self._note(0, pl_module)
+    def __len__(self) -> int:
+        return -(-self.settings.training_samples // self.batch_size)
 
-    def on_train_batch_end(
-        self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int
-    ) -> None:
-        if trainer.global_step in self.noted:
-            self._note(trainer.global_step, pl_module)
-        if trainer.global_step % STEPS_SHOWN == 0:
-            self.advance(STEPS_SHOWN)
+    def __iter__(self) -> Iterator[tuple[Tensor, ...]]:
+        self.epoch += 1
+        seed = int(np.random.SeedSequence([self.seed, self.epoch]).generate_state(1)[0])
+        fresh = draw(self.settings.training_samples, seed, outliers=self.settings.outliers)
+        return iter(TensorBatches(*fresh, batch_size=self.batch_size))
 
-    def _note(self, step: int, learner: LightningModule) -> None:
-        with torch.no_grad():
-            points = learner(torch.tensor(PATH_TIMES, device=learner.device)[:, None]).points
-        self.steps.append(step)
-        self.points.append(points.cpu())
+
+def _batches(settings: Settings) -> int:
+    return -(-settings.training_samples // settings.batch_size)
 
 
 def _run(
-    learner: Learner, training: TensorBatches, validation: TensorBatches, *, epochs: int, callbacks: list[Callback]
+    learner: Learner,
+    training: "TensorBatches | FreshBatches",
+    validation: TensorBatches,
+    *,
+    epochs: int,
+    callbacks: list[Callback],
 ) -> None:
-    logging.getLogger("lightning.pytorch").setLevel(logging.WARNING)
-    trainer = Trainer(
-        max_epochs=epochs,
-        devices=1,
-        logger=False,
-        enable_checkpointing=False,
-        enable_model_summary=False,
-        enable_progress_bar=False,
-        num_sanity_val_steps=0,
-        callbacks=callbacks,
-    )
     handler = signal.getsignal(signal.SIGINT)
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", module="lightning")
-        warnings.filterwarnings("ignore", message=".*isinstance.treespec.*")
+    with quiet():
+        trainer = Trainer(
+            max_epochs=epochs,
+            devices=1,
+            logger=False,
+            enable_checkpointing=False,
+            enable_model_summary=False,
+            enable_progress_bar=False,
+            num_sanity_val_steps=0,
+            callbacks=callbacks,
+        )
         try:
             trainer.fit(learner, training, validation)
         except SystemExit:

@@ -1,0 +1,89 @@
+"""A learner for networks so small that the bookkeeping around a step would cost a tenth of it."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.optim import Optimizer
+
+from torchmcl.training import Learner, Loss, Schedule
+
+__all__ = ["PATH_TIMES", "STRIDE", "Advance", "StridingLearner"]
+
+STRIDE = 14
+"""Optimiser steps for each step of Lightning's."""
+
+PATH_TIMES = (0.1, 0.6, 0.9)
+PATH_LENGTH = 60
+
+Advance = Callable[[int], None]
+"""Told how many steps have been done since it was last called."""
+
+
+class StridingLearner(Learner):
+    """Takes an optimiser step for each `batch_size` of the samples that it is given, in the same way as `Learner`.
+
+    The points at `PATH_TIMES` are noted in `path` at the more and more distant steps in `path_steps`.
+    """
+
+    def __init__(
+        self,
+        network: nn.Module,
+        loss: Loss,
+        *,
+        optimizer: Callable[..., Optimizer],
+        schedule: Schedule,
+        batch_size: int,
+        batches: int,
+        epochs: int,
+        advance: Advance,
+    ) -> None:
+        strides = -(-batches // STRIDE)
+        super().__init__(
+            network,
+            loss,
+            optimizer=optimizer,
+            schedule=lambda epoch, total: schedule(epoch * strides / batches, total),
+        )
+        self.automatic_optimization = False
+        self.batch_size = batch_size
+        self.advance = advance
+        self.noted = set(np.geomspace(1, batches * epochs, PATH_LENGTH).astype(int).tolist())
+        self.path_steps: list[int] = []
+        self.path: list[Tensor] = []
+        self.step = 0
+
+    def on_train_start(self) -> None:
+        self._note()
+
+    def training_step(self, batch: Sequence[Any], batch_idx: int) -> None:  # type: ignore[override]
+        """A stride of steps."""
+        optimizer: Any = self.optimizers(use_pl_optimizer=False)
+        scheduler: Any = self.lr_schedulers()
+        parts = list(zip(*(tensor.split(self.batch_size) for tensor in batch), strict=True))
+        for part in parts:
+            loss = super().training_step(part, batch_idx)
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            scheduler.step()
+            self.step += 1
+            if self.step in self.noted:
+                self._note()
+        self.advance(len(parts))
+
+    def validation_step(self, batch: Sequence[Any], batch_idx: int) -> None:
+        """All samples, in batches whose activations stay in the cache; larger ones take longer for each sample."""
+        total = 0.0
+        for inputs, targets, active in zip(*(tensor.split(self.batch_size) for tensor in batch), strict=True):
+            total += self.loss(self(inputs), targets, active).item() * len(targets)
+        size = len(batch[0])
+        self.log("validation_loss", total / size, batch_size=size, sync_dist=True)
+
+    def _note(self) -> None:
+        with torch.no_grad():
+            points = self(torch.tensor(PATH_TIMES, device=self.device)[:, None]).points
+        self.path_steps.append(self.step)
+        self.path.append(points.cpu())
