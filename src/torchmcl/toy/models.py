@@ -80,19 +80,10 @@ def loss_of(method: Method, settings: Settings) -> Loss:
 def _perceptron(settings: Settings, head: nn.Module) -> nn.Sequential:
     units = settings.units
     first = nn.Linear(1, units)
-    if settings.slope is not None:
-        _spread_kinks(first, settings.slope)
+    if settings.kinks:
+        with torch.no_grad():
+            slope = torch.where(torch.rand(units) < 0.5, -KINK_SLOPE, KINK_SLOPE)
+            first.weight.copy_(slope[:, None])
+            bend = torch.sin(torch.pi / 2 * torch.rand(units)).square()
+            first.bias.copy_(-slope * bend)
     return nn.Sequential(first, nn.ReLU(), nn.Linear(units, units), nn.ReLU(), head)
-
-
-def _spread_kinks(layer: nn.Linear, slope: float) -> None:
-    """Units that bend at times in [0, 1] which are dense at the ends, like the nodes of Chebyshev.
-
-    By default half of the kinks lie outside of [0, 1], and few near its ends, where the distribution turns from
-    two squares to four.
-    """
-    with torch.no_grad():
-        kinks = torch.sin(torch.pi / 2 * torch.rand(layer.out_features)).square()
-        signs = torch.randint(0, 2, (layer.out_features,)) * 2.0 - 1
-        layer.weight.copy_(slope * signs[:, None])
-        layer.bias.copy_(-slope * signs * kinks)

@@ -21,6 +21,7 @@ class CellTruth(NamedTuple):
 def cell_truth(points: Float[Tensor, "*batch hypotheses 2"], t: Float[Tensor, "*batch"]) -> CellTruth:
     """Exact, by cutting the cells along the four squares, in each of which the density is constant.
 
+    >>> import torch
     >>> truth = cell_truth(torch.tensor([[-0.5, 0.0], [0.5, 0.0]]), torch.tensor(0.0))
     >>> truth.mass, truth.mean[0]
     (tensor([0.5000, 0.5000]), tensor([-0.5000, -0.5000]))
