@@ -71,3 +71,13 @@ def test_spread_hypotheses_start_all_over_the_square():
 def test_an_unknown_preset_is_named():
     with pytest.raises(UserError, match="paper, tuned, got 'papper'"):
         preset("papper")
+
+
+def test_spread_kinks_lie_within_the_times_and_more_of_them_near_the_ends():
+    first = build("rmcl", TUNED)[0]
+    kinks = -first.bias / first.weight[:, 0]
+    assert ((kinks >= 0) & (kinks <= 1)).all()
+    near = torch.minimum(kinks, 1 - kinks) < 0.1
+    assert near.float().mean() > 0.3
+    default = build("rmcl", PAPER)[0]
+    assert ((-default.bias / default.weight[:, 0]).abs() > 1).any()

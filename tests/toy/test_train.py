@@ -9,7 +9,7 @@ import torch
 
 from torchmcl.toy.learner import PATH_TIMES
 from torchmcl.toy.models import loss_of
-from torchmcl.toy.train import fit, samples, steps
+from torchmcl.toy.train import FreshBatches, fit, samples, steps
 
 
 def validation_loss(method, settings, seed, network):
@@ -73,3 +73,17 @@ def test_an_interrupt_reaches_the_caller_and_the_next_one_works(tiny):
     with pytest.raises(KeyboardInterrupt):
         fit("rmcl", replace(tiny, epochs=10), 0, interrupt)
     assert signal.getsignal(signal.SIGINT) is before
+
+
+def test_fresh_samples_are_new_in_each_epoch_and_the_same_for_a_seed(tiny):
+    def epochs(seed):
+        batches = FreshBatches(tiny, seed, batch_size=150)
+        return [torch.cat([t for t, _, _ in batches]) for _ in range(2)]
+
+    (first, second), (again, _), (other, _) = epochs(0), epochs(0), epochs(1)
+    assert len(first) == tiny.training_samples
+    assert torch.equal(first, again)
+    assert not torch.equal(first, second)
+    assert not torch.equal(first, other)
+    a, b = (fit("smcl", replace(tiny, fresh=fresh), 0).network for fresh in (False, True))
+    assert not torch.equal(a[0].weight, b[0].weight)

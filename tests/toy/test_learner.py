@@ -1,0 +1,51 @@
+"""Strides change how often Lightning is asked, and nothing else."""
+
+from functools import partial
+
+import pytest
+import torch
+from lightning.pytorch import Trainer
+from torch.optim import AdamW
+
+from torchmcl.losses import rmcl_loss
+from torchmcl.toy.data import draw
+from torchmcl.toy.learner import STRIDE, StridingLearner
+from torchmcl.toy.models import build
+from torchmcl.training import Learner, TensorBatches, cosine, quiet
+
+EPOCHS, BATCH = 3, 10
+
+
+@pytest.mark.parametrize("samples", [10, 95, 400])
+def test_the_weights_are_those_of_the_plain_learner(tiny, samples):
+    data, validation = draw(samples, seed=0), draw(50, seed=1)
+    batches = -(-samples // BATCH)
+    options = {"optimizer": partial(AdamW, lr=1e-2), "schedule": cosine}
+    torch.manual_seed(0)
+    plain = Learner(build("rmcl", tiny), rmcl_loss, **options)
+    torch.manual_seed(0)
+    moves: list[int] = []
+    striding = StridingLearner(
+        build("rmcl", tiny),
+        rmcl_loss,
+        **options,
+        batch_size=BATCH,
+        batches=batches,
+        epochs=EPOCHS,
+        advance=moves.append,
+    )
+    for learner, size, held in ((plain, BATCH, BATCH), (striding, STRIDE * BATCH, 50)):
+        with quiet():
+            trainer = Trainer(
+                max_epochs=EPOCHS, logger=False, enable_checkpointing=False, enable_progress_bar=False,
+                enable_model_summary=False, num_sanity_val_steps=0,
+            )  # fmt: skip
+            trainer.fit(
+                learner, TensorBatches(*data, batch_size=size), TensorBatches(*validation, batch_size=held)
+            )
+        learner.found = {name: value.item() for name, value in trainer.callback_metrics.items()}
+    for a, b in zip(plain.network.parameters(), striding.network.parameters(), strict=True):
+        torch.testing.assert_close(a, b)
+    assert sum(moves) == EPOCHS * batches
+    assert striding.found == pytest.approx(plain.found, rel=1e-5)
+    assert set(plain.found) == {"training_loss", "validation_loss"}
