@@ -45,7 +45,7 @@ def _bare(settings: Settings) -> None:
     )
     optimizer = AdamW(network.parameters(), lr=settings.learning_rate, weight_decay=0.0, fused=True)
     x, y = torch.rand(settings.batch_size, 1), torch.rand(settings.batch_size, outputs)
-    for _ in range(steps(settings)):
+    for _ in range(steps("rmcl", settings)):
         optimizer.zero_grad()
         nn.functional.mse_loss(network(x), y).backward()
         optimizer.step()

@@ -17,6 +17,7 @@ TINY = Settings(
     validation_samples=200,
     batch_size=100,
     epochs=2,
+    ensemble_epochs=2,
     units=8,
     hypotheses=20,
     learning_rate=3e-3,

@@ -28,7 +28,7 @@ def test_the_same_seed_gives_the_same_weights_and_leaves_the_global_generator_al
 @pytest.mark.parametrize("method", ["rmcl", "smcl", "ie"])
 def test_training_lowers_the_validation_loss(tiny, method):
     short = fit(method, replace(tiny, epochs=1, training_samples=100, learning_rate=1e-6), 0)
-    longer = fit(method, replace(tiny, epochs=20), 0)
+    longer = fit(method, replace(tiny, epochs=20, ensemble_epochs=20), 0)
     assert (
         validation_loss(method, tiny, 0, longer.network)
         < validation_loss(method, tiny, 0, short.network) - 0.01
@@ -56,7 +56,7 @@ def test_progress_and_the_path_of_the_hypotheses(tiny):
     longer = replace(tiny, epochs=10)
     moves: list[int] = []
     trained = fit("rmcl", longer, 0, moves.append)
-    assert sum(moves) == steps(longer) == 40
+    assert sum(moves) == steps("rmcl", longer) == 40
     assert trained.path.shape == (len(trained.path_steps), len(PATH_TIMES), 20, 2)
     assert trained.path_steps[0] == 0
     assert trained.path_steps[-1] == 40
@@ -87,3 +87,11 @@ def test_fresh_samples_are_new_in_each_epoch_and_the_same_for_a_seed(tiny):
     assert not torch.equal(first, other)
     a, b = (fit("smcl", replace(tiny, fresh=fresh), 0).network for fresh in (False, True))
     assert not torch.equal(a[0].weight, b[0].weight)
+
+
+def test_ensembles_have_epochs_of_their_own(tiny):
+    settings = replace(tiny, epochs=4, ensemble_epochs=1)
+    counts: dict[str, list[int]] = {"smcl": [], "ie": []}
+    for method, moves in counts.items():
+        fit(method, settings, 0, moves.append)
+    assert {method: sum(moves) for method, moves in counts.items()} == {"smcl": 16, "ie": 4}

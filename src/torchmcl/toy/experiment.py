@@ -13,7 +13,7 @@ from torchmcl.files import write_json
 from torchmcl.toy import store
 from torchmcl.toy.evaluate import Evaluation, evaluate, predict, winner_entropy
 from torchmcl.toy.floor import TIMES, floor
-from torchmcl.toy.models import METHODS, NAMES, Method
+from torchmcl.toy.models import ENSEMBLES, METHODS, NAMES, Method
 from torchmcl.toy.presets import Settings
 from torchmcl.toy.progress import Bar
 from torchmcl.toy.train import Trained, fit, samples, steps
@@ -74,7 +74,7 @@ def run_model(
     with bar.stage(f"seed {seed}: training {NAMES[method]}", units) as advance:
         trained = store.load(folder, method, settings, config)
         if trained is None:
-            unit = units / steps(settings)
+            unit = units / steps(method, settings)
             trained = fit(method, settings, seed, lambda done: advance(unit * done))
             store.save(folder, trained, config)
     with bar.stage(f"seed {seed}: evaluating {NAMES[method]}", EVALUATION_UNITS) as advance:
@@ -136,8 +136,7 @@ def _mean(values: list[Any]) -> Any:
 
 
 def _training_units(method: Method, settings: Settings) -> float:
-    ensemble = method in ("ie", "ie_mean")
-    return float(steps(settings) * (settings.hypotheses if ensemble else 1))
+    return float(steps(method, settings) * (settings.hypotheses if method in ENSEMBLES else 1))
 
 
 def _fingerprint(path: Path) -> str:

@@ -19,7 +19,7 @@ from torchmcl.toy.evaluate import predict
 from torchmcl.toy.experiment import Run
 from torchmcl.toy.floor import TIMES, floor
 from torchmcl.toy.learner import PATH_TIMES
-from torchmcl.toy.models import NAMES, Method
+from torchmcl.toy.models import ENSEMBLES, NAMES, Method
 
 __all__ = ["LOOK", "animation", "figure1", "save"]
 
@@ -93,7 +93,7 @@ def _emd_panel(figure: Figure, where: Any, run: Run) -> None:
     for method, outcome in run.outcomes.items():
         style = drawing.STYLES[method]
         t, value = np.array(outcome.evaluation.emd).T
-        axis = top if method in ("ie", "ie_mean") else bottom
+        axis = top if method in ENSEMBLES else bottom
         hollow: dict[str, Any] = {} if style.marker == "x" else {"markerfacecolor": "none"}
         axis.plot(t, value, color=style.color, marker=style.marker, markersize=4, linewidth=1, **hollow)
     bottom.plot(TIMES, floor(), color="#444444", linewidth=1.2, linestyle="--")

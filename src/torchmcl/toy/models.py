@@ -14,11 +14,13 @@ from torchmcl.supports import Box
 from torchmcl.toy.presets import Settings
 from torchmcl.training import Loss
 
-__all__ = ["METHODS", "NAMES", "SQUARE", "Method", "build", "loss_of"]
+__all__ = ["ENSEMBLES", "METHODS", "NAMES", "SQUARE", "Method", "build", "loss_of"]
 
 Method = Literal["rmcl", "rmcl_star", "smcl", "ie", "ie_mean"]
 
 METHODS: tuple[Method, ...] = get_args(Method)
+
+ENSEMBLES: tuple[Method, ...] = ("ie", "ie_mean")
 
 NAMES: dict[Method, str] = {
     "rmcl": "rMCL",
@@ -51,7 +53,7 @@ def build(method: Method, settings: Settings) -> nn.Module:
       )
     )
     """
-    if method in ("ie", "ie_mean"):
+    if method in ENSEMBLES:
         return StackedEnsemble(
             lambda: _perceptron(settings, nn.Linear(settings.units, 2)), members=settings.hypotheses
         )

@@ -19,9 +19,9 @@ class Settings:
     `star_beta` weigh the scores in the losses of the two. `fresh` draws the samples of each epoch anew in place
     of one set for all. `spread` starts the hypotheses spread over the square, `kinks` the first layer with the
     kinks of its units spread over the times. `reweight` lets the one drawn negative of rMCL* stand for all of
-    them. `keep` says which weights are kept, those with the lowest validation loss or the last. `patience` stops
-    the training of an ensemble, whose members are many times the work of the other models, after so many epochs
-    in vain.
+    them. `keep` says which weights are kept, those with the lowest validation loss or the last. An ensemble,
+    whose members are many times the work of the other models and learn much less, is trained for
+    `ensemble_epochs`, or until `patience` epochs were in vain.
     """
 
     name: str
@@ -42,6 +42,7 @@ class Settings:
     spread: bool = False
     kinks: bool = False
     keep: Literal["best", "last"] = "best"
+    ensemble_epochs: int = 20
     patience: int = 3
     outliers: float = 0.0
 
@@ -63,6 +64,7 @@ TUNED = Settings(
     spread=True,
     kinks=True,
     keep="last",
+    ensemble_epochs=5,
 )
 """What we recommend, within the same 20 epochs of 100,000 samples: scores that are one distribution over the
 cells, hypotheses and kinks that start spread out, a higher rate that falls to 0 in the second half, and samples

@@ -14,11 +14,11 @@ from torch.optim import AdamW
 
 from torchmcl.toy.data import Samples, draw
 from torchmcl.toy.learner import STRIDE, Advance, StridingLearner
-from torchmcl.toy.models import Method, build, loss_of
+from torchmcl.toy.models import ENSEMBLES, Method, build, loss_of
 from torchmcl.toy.presets import SCHEDULES, Settings
 from torchmcl.training import KeepBest, Learner, TensorBatches, quiet
 
-__all__ = ["Trained", "fit", "samples", "steps"]
+__all__ = ["Trained", "epochs", "fit", "samples", "steps"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,15 +44,20 @@ def samples(settings: Settings, seed: int) -> tuple[Samples, Samples]:
     return training, validation
 
 
-def steps(settings: Settings) -> int:
-    """The number of training steps of a model that is not stopped early."""
-    return settings.epochs * _batches(settings)
+def epochs(method: Method, settings: Settings) -> int:
+    """For how many epochs a method is trained, unless it is stopped early."""
+    return settings.ensemble_epochs if method in ENSEMBLES else settings.epochs
+
+
+def steps(method: Method, settings: Settings) -> int:
+    """For how many steps a method is trained, unless it is stopped early."""
+    return epochs(method, settings) * _batches(settings)
 
 
 def fit(method: Method, settings: Settings, seed: int, advance: Advance = lambda done: None) -> Trained:
     """Train one model; the same arguments give the same weights."""
     training, validation = samples(settings, seed)
-    ensemble = method in ("ie", "ie_mean")
+    ensemble = method in ENSEMBLES
     callbacks: list[Callback] = []
     if ensemble or settings.keep == "best":
         callbacks.append(KeepBest(patience=settings.patience if ensemble else None))
@@ -67,7 +72,7 @@ def fit(method: Method, settings: Settings, seed: int, advance: Advance = lambda
             schedule=SCHEDULES[settings.schedule],
             batch_size=settings.batch_size,
             batches=_batches(settings),
-            epochs=settings.epochs,
+            epochs=epochs(method, settings),
             advance=advance,
         )
         start = time.perf_counter()
@@ -77,7 +82,7 @@ def fit(method: Method, settings: Settings, seed: int, advance: Advance = lambda
             if settings.fresh
             else TensorBatches(*training, batch_size=STRIDE * settings.batch_size, shuffle_seed=seed),
             TensorBatches(*validation, batch_size=settings.validation_samples),
-            epochs=settings.epochs,
+            epochs=epochs(method, settings),
             callbacks=callbacks,
         )
     seconds = time.perf_counter() - start
