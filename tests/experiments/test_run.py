@@ -127,6 +127,7 @@ def test_slots_without_activity_fall_back_on_the_most_active():
     assert empty.tolist() == [False, False, True]
 
 
+@pytest.mark.usefixtures("unchecked")
 @pytest.mark.parametrize(
     ("words", "message"),
     [
