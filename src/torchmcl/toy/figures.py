@@ -1,5 +1,6 @@
 """Figure 1 of the paper, and the training dynamics as an animation."""
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,7 @@ from torchmcl.toy.floor import TIMES, floor
 from torchmcl.toy.learner import PATH_TIMES
 from torchmcl.toy.models import ENSEMBLES, NAMES, Method
 
-__all__ = ["LOOK", "animation", "figure1", "save"]
+__all__ = ["LOOK", "SHOWN_TIMES", "animation", "figure1", "legend_of", "save"]
 
 SHOWN_TIMES = (0.1, 0.6, 0.9)
 LOOK: Any = {
@@ -45,7 +46,7 @@ def figure1(run: Run) -> Figure:
         _emd_panel(figure, halves[0], run)
         _inference_panels(figure, halves[1], run)
         figure.legend(
-            handles=_legend(run),
+            handles=legend_of(run.outcomes),
             loc="lower center",
             ncols=8,
             frameon=False,
@@ -152,14 +153,15 @@ def _tessellation(axis: Axes, t: float, hypotheses: Hypotheses, colors: ScalarMa
     drawing.cell_means(axis, hypotheses.points, t)
 
 
-def _legend(run: Run) -> list[Line2D]:
+def legend_of(methods: Iterable[Method]) -> list[Line2D]:
+    """Entries for the methods, the floor, samples and cell means."""
+
     def entry(label: str, color: str, marker: str, size: float = 6.0, line: Any = "none") -> Line2D:
         return Line2D([], [], color=color, marker=marker, markersize=size, linestyle=line, label=label)
 
-    methods = [entry(NAMES[method], *drawing.STYLES[method]) for method in run.outcomes]
-    rest = [
+    return [
+        *(entry(NAMES[method], *drawing.STYLES[method]) for method in methods),
         entry("best 20 points", "#444444", "none", line="--"),
         entry("samples of p(y | t)", drawing.SAMPLES, ".", 5.0),
         entry("mean in the cell", drawing.MEANS, ".", 7.0),
     ]
-    return methods + rest

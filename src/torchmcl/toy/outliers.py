@@ -34,6 +34,10 @@ RHO = 0.02
 THRESHOLD = 0.005
 """Hypotheses less probable than this are pruned: above the scores of outliers, below those of true cells."""
 
+LEGEND = ("rMCL", "sMCL", "samples of p(y | t)")
+SHOWN = 2000
+"""Samples drawn in the plane, outliers included."""
+
 FAR = 1.5
 """A hypothesis with a coordinate beyond this serves outliers: all other targets lie within 1."""
 
@@ -94,7 +98,7 @@ def figure(outcomes: dict[Case, Outcome]) -> Figure:
     with rc_context(figures.LOOK):
         made = Figure(figsize=(12.2, 5.6))
         halves = made.add_gridspec(
-            1, 2, width_ratios=[1.0, 1.95], left=0.055, right=0.925, bottom=0.1, top=0.93, wspace=0.17
+            1, 2, width_ratios=[1.0, 1.95], left=0.055, right=0.925, bottom=0.12, top=0.93, wspace=0.17
         )
         rmcl, smcl = (outcomes[case].trained.network for case in ("rmcl", "smcl"))
         times = torch.tensor(figures.SHOWN_TIMES)
@@ -110,6 +114,14 @@ def figure(outcomes: dict[Case, Outcome]) -> Figure:
         low, high = axes[1, 2].get_position().y0, axes[0, 2].get_position().y1
         scale = made.colorbar(colors, cax=made.add_axes((0.94, low, 0.012, high - low)))
         scale.set_label("normalised score of rMCL")
+        made.legend(
+            handles=[entry for entry in figures.legend_of(("rmcl", "smcl")) if entry.get_label() in LEGEND],
+            loc="lower right",
+            bbox_to_anchor=(0.925, 0.0),
+            ncols=3,
+            frameon=False,
+            handletextpad=0.3,
+        )
     return made
 
 
@@ -156,8 +168,9 @@ def _whole_plane(axis: Axes, t: float, rmcl: Hypotheses, colors: ScalarMappable)
     axis.set_xticks(ticks)
     axis.set_yticks(ticks)
     drawing.cells(axis, rmcl, colors, -reach, reach)
-    targets = draw(1500, seed=0, outliers=RHO).targets[:, 0]
-    axis.scatter(targets[:, 0], targets[:, 1], s=3, c=drawing.SAMPLES, linewidths=0, zorder=2)
+    drawing.samples(axis, t, round((1 - RHO) * SHOWN), size=3.0)
+    strays = draw(round(RHO * SHOWN), seed=0, outliers=1.0).targets[:, 0]
+    axis.scatter(strays[:, 0], strays[:, 1], s=5, c=drawing.SAMPLES, linewidths=0, zorder=2)
     drawing.marks(axis, rmcl, "rmcl", colors)
 
 
