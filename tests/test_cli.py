@@ -1,10 +1,17 @@
 """The command line: help for everybody, and one sentence for each mistake."""
 
+import re
+import subprocess
 import sys
+from pathlib import Path
 
 import pytest
+import torch
 
 from torchmcl import __version__, cli
+from torchmcl.doctor import OPTIONAL, report
+
+ROOT = Path(__file__).parents[1]
 
 COMMANDS = [
     command.name or command.callback.__name__.replace("_", "-") for command in cli.app.registered_commands
@@ -19,16 +26,30 @@ def run(monkeypatch, *words: str) -> int:
 
 
 def test_commands_are_those_of_the_design_in_its_order():
-    expected = ["toy", "toy-outliers", "simulate", "inspect", "train", "evaluate", "study", "localize"]
+    expected = [
+        "toy",
+        "toy-outliers",
+        "simulate",
+        "inspect",
+        "train",
+        "evaluate",
+        "study",
+        "localize",
+        "doctor",
+    ]
     assert sorted(COMMANDS, key=expected.index) == expected
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_help_has_an_example(command, monkeypatch, capsys):
+def test_help_has_an_example_and_says_what_is_written_and_where_to_read_more(command, monkeypatch, capsys):
+    monkeypatch.setenv("COLUMNS", "200")
     assert run(monkeypatch, command, "--help") == 0
-    assert f"torchmcl {command}" in " ".join(capsys.readouterr().out.replace("│", " ").split()).replace(
-        "For example", ""
-    )
+    said = " ".join(capsys.readouterr().out.split())
+    assert f"Example: torchmcl {command}" in said
+    assert " Writes " in said
+    page = re.search(r"Read more: (docs/\S+\.md)", said)
+    assert page
+    assert (ROOT / page[1]).exists()
 
 
 def test_alone_it_shows_its_help(monkeypatch, capsys):
@@ -85,3 +106,47 @@ def test_the_machine_is_no_traceback_either(error, monkeypatch, capsys):
         "interrupted" in (said := capsys.readouterr().err)
         or said == "torchmcl: runs/x: No space left on device\n"
     )
+
+
+def test_the_doctor_tells_versions_threads_and_parts(monkeypatch, capsys):
+    assert run(monkeypatch, "doctor") == 0
+    said = capsys.readouterr().out.splitlines()
+    assert said[0] == f"torchmcl {__version__}"
+    assert f"torch {torch.__version__}" in said
+    assert any(f"threads of torch {torch.get_num_threads()}" in line for line in said)
+    for part in OPTIONAL:
+        assert any(line.startswith((f"{part.module} ", f"missing: {part.remedy}")) for line in said)
+
+
+@pytest.mark.parametrize("part", OPTIONAL, ids=lambda part: part.module)
+def test_the_doctor_says_how_to_get_a_missing_part(part, monkeypatch):
+    monkeypatch.setitem(sys.modules, part.module, None)
+    extra = {"soundfile": "audio", "tensorboard": "audio", "ray": "cluster"}[part.module]
+    assert f"missing: {part.purpose} needs {part.module}: pip install 'torchmcl[{extra}]'" in report()
+
+
+def without(module: str, *words: str, cwd: Path) -> subprocess.CompletedProcess[str]:
+    """A command in a process in which that module cannot be imported."""
+    program = f"import sys; sys.modules[{module!r}] = None; from torchmcl.cli import main; main()"
+    return subprocess.run(
+        [sys.executable, "-c", program, *words], cwd=cwd, capture_output=True, text=True, check=False
+    )
+
+
+def test_a_missing_part_is_one_sentence(tmp_path):
+    ended = without("soundfile", "simulate", "scenes", cwd=tmp_path)
+    assert ended.returncode == 2
+    assert ended.stderr == (
+        "torchmcl: reading and writing sound needs soundfile: pip install 'torchmcl[audio]'\n"
+    )
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_unknown_missing_module_is_a_bug_and_shows_where(monkeypatch):
+    def fail(*args, **kwargs):
+        raise ModuleNotFoundError("No module named 'nothing'", name="nothing")
+
+    monkeypatch.setattr(cli, "app", fail)
+    monkeypatch.setattr(sys, "argv", ["torchmcl", "doctor"])
+    with pytest.raises(ModuleNotFoundError):
+        cli.main()

@@ -18,7 +18,7 @@ LAYERS = {
     "training": {"files", "regressor", "training"},
     "application": {"audio", "toy"},
     "experiments": {"experiments"},
-    "command": {"__main__", "cli"},
+    "command": {"__main__", "cli", "doctor"},
 }  # fmt: skip
 ORDER = list(LAYERS)
 

@@ -12,6 +12,8 @@ __all__ = ["app", "main"]
 
 app = typer.Typer(
     help="Multiple Choice Learning for PyTorch.",
+    epilog="`torchmcl COMMAND --help` gives an example and says what is written. `torchmcl --install-completion` "
+    "teaches your shell to complete commands and options. Read more: docs/start.md",
     pretty_exceptions_enable=False,
     rich_markup_mode="markdown",
 )
@@ -51,9 +53,12 @@ def toy(
 ) -> None:
     """Reproduce Figure 1: sMCL, rMCL, rMCL* and ensembles on a distribution that changes with time.
 
-    For example `torchmcl toy --preset tuned --seeds 3`
+    Example: `torchmcl toy --preset tuned --seeds 3`
 
-    What is there is used again, and an interrupted run goes on with the next model.
+    Writes figure1.png and .pdf, results.json, report.html and the trained models. What is there is used again, and
+    an interrupted run goes on with the next model.
+
+    Read more: docs/toy.md
     """
     from rich.console import Console
 
@@ -73,7 +78,11 @@ def toy_outliers(
 ) -> None:
     """Show what outliers among the training targets do to rMCL and sMCL.
 
-    For example `torchmcl toy-outliers --preset tuned`
+    Example: `torchmcl toy-outliers --preset tuned`
+
+    Writes outliers.png and .pdf, results.json and the trained models; what is there is used again.
+
+    Read more: docs/toy.md
     """
     from rich.console import Console
 
@@ -105,7 +114,11 @@ def simulate(
 ) -> None:
     """Make first-order Ambisonics recordings of sounds at known directions.
 
-    For example `torchmcl simulate scenes --condition reverberant --recordings 20 --events my_sounds`
+    Example: `torchmcl simulate scenes --condition reverberant --recordings 20 --events my_sounds`
+
+    Writes WAV and CSV files in the layout of a published data set; the same command goes on where it stopped.
+
+    Read more: docs/audio-data.md
     """
     import os
 
@@ -141,7 +154,11 @@ def inspect(
 ) -> None:
     """Show what is in a data set or a recording: counts, overlaps, directions, a picture.
 
-    For example `torchmcl inspect scenes --out pictures`
+    Example: `torchmcl inspect scenes --out pictures`
+
+    Writes a map of all directions, a picture of one recording and summary.json.
+
+    Read more: docs/audio-data.md
     """
     from torchmcl.audio.foa import convention_named
     from torchmcl.audio.inspect import inspect as look
@@ -157,9 +174,11 @@ def train(
 ) -> None:
     """Train one method on one data set, and evaluate it; the same command goes on where it stopped.
 
-    For example `torchmcl train method=rmcl data=simulated scale=smoke run=runs/first`
+    Example: `torchmcl train method=rmcl data=simulated scale=smoke run=runs/first`
 
-    A run is a folder with config.yaml, model.safetensors, metrics.json and logs.
+    Writes the folder of the run: config.yaml, model.safetensors, metrics.json and logs.
+
+    Read more: docs/howto/own-rooms.md
     """
     from torchmcl.experiments.config import compose_config
     from torchmcl.experiments.report import print_metrics
@@ -175,9 +194,13 @@ def evaluate(
         bool, typer.Option("--swapped-angles", help="Measure by the published formula, to compare with it.")
     ] = False,
 ) -> None:
-    """EMD and oracle error for one, two and three sources, and frame recall; writes metrics.json.
+    """Measure a trained model: EMD and oracle error for one, two and three sources, and frame recall.
 
-    For example `torchmcl evaluate runs/first`
+    Example: `torchmcl evaluate runs/first`
+
+    Writes metrics.json (metrics-swapped.json with --swapped-angles) into the folder of the run.
+
+    Read more: docs/howto/own-rooms.md
     """
     from torchmcl.experiments.report import print_metrics
     from torchmcl.experiments.run import evaluate_run
@@ -197,9 +220,11 @@ def study(
 ) -> None:
     """The rows of a table of the paper: missing runs are trained, finished ones reused.
 
-    For example `torchmcl study table1 scale=smoke`
+    Example: `torchmcl study table1 scale=smoke`
 
-    Writes the table as Markdown, LaTeX and HTML, with the paper's numbers beside ours.
+    Writes the runs, and the table as Markdown, LaTeX and HTML with the paper's numbers beside ours.
+
+    Read more: docs/howto/tables.md
     """
     from torchmcl.experiments.study import run_study
 
@@ -221,13 +246,30 @@ def localize(
 ) -> None:
     """Directions over time of your own recordings, with a heat map and a timeline.
 
-    For example `torchmcl localize concert.wav --model runs/first`
+    Example: `torchmcl localize concert.wav --model runs/first`
 
     Writes NAME.csv (DCASE columns), NAME-hypotheses.csv, NAME.json, NAME-map.png and NAME-timeline.png.
+
+    Read more: docs/howto/localise.md
     """
     from torchmcl.experiments.localisation import localize as go
 
     go(recordings, model, out, convention)
+
+
+@app.command()
+def doctor() -> None:
+    """Say what is installed, what the machine has, and how to get the parts that are missing.
+
+    Example: `torchmcl doctor`
+
+    Writes nothing; paste what it prints into a bug report.
+
+    Read more: docs/start.md
+    """
+    from torchmcl.doctor import report
+
+    print(report())
 
 
 def main() -> None:
@@ -238,6 +280,13 @@ def main() -> None:
         sys.exit(_complain(" ".join(error.format_message().split())))
     except UserError as error:
         sys.exit(_complain(str(error)))
+    except ModuleNotFoundError as error:
+        from torchmcl.doctor import explain_missing
+
+        sentence = explain_missing(error)
+        if sentence is None:
+            raise
+        sys.exit(_complain(sentence))
     except OSError as error:
         where = f"{error.filename}: " if error.filename else ""
         sys.exit(_complain(f"{where}{error.strerror or error}"))
