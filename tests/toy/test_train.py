@@ -90,8 +90,12 @@ def test_fresh_samples_are_new_in_each_epoch_and_the_same_for_a_seed(tiny):
 
 
 def test_ensembles_have_epochs_of_their_own(tiny):
-    settings = replace(tiny, epochs=4, ensemble_epochs=1)
-    counts: dict[str, list[int]] = {"smcl": [], "ie": []}
+    settings = replace(tiny, epochs=4, ensemble_epochs=2, mean_epochs=1)
+    counts: dict[str, list[int]] = {"smcl": [], "ie": [], "ie_mean": []}
     for method, moves in counts.items():
         fit(method, settings, 0, moves.append)
-    assert {method: sum(moves) for method, moves in counts.items()} == {"smcl": 16, "ie": 4}
+    assert {method: sum(moves) for method, moves in counts.items()} == {
+        "smcl": 16,
+        "ie": 8,
+        "ie_mean": 4,
+    }

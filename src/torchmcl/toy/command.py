@@ -4,6 +4,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
@@ -60,7 +61,9 @@ def run_seeds(
 def _print(numbers: dict[str, Any], console: Console) -> None:
     seeds = numbers.get("seeds", [numbers["seed"]])
     several = f"means over seeds {seeds[0]} to {seeds[-1]}" if len(seeds) > 1 else f"seed {seeds[0]}"
-    table = Table(title=f"Preset {numbers['preset']}, {several}")
+    table = Table(
+        title=f"Preset {numbers['preset']}, {several}", box=SIMPLE_HEAD, padding=(0, 0, 0, 1), pad_edge=False
+    )
     table.add_column("model")
     for heading, _, _ in report.COLUMNS:
         table.add_column(heading, justify="right")

@@ -9,6 +9,7 @@ from matplotlib import rc_context
 from matplotlib.axes import Axes
 from matplotlib.cm import ScalarMappable
 from matplotlib.figure import Figure
+from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 from torch import Tensor
@@ -175,7 +176,7 @@ def _whole_plane(axis: Axes, t: float, rmcl: Hypotheses, colors: ScalarMappable)
 
 
 def _print(settings: Settings, seed: int, numbers: dict[Case, Numbers], console: Console) -> None:
-    table = Table(title=f"Preset {settings.name}, seed {seed}: {RHO:.0%} outliers")
+    table = Table(title=f"Preset {settings.name}, seed {seed}: {RHO:.0%} outliers", box=SIMPLE_HEAD)
     for heading in ("model", "EMD", f"EMD, pruned at {THRESHOLD}", "far hypotheses", "their highest score"):
         table.add_column(heading, justify="left" if heading == "model" else "right")
     for case, each in numbers.items():

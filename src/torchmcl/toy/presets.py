@@ -19,9 +19,9 @@ class Settings:
     `star_beta` weigh the scores in the losses of the two. `fresh` draws the samples of each epoch anew in place
     of one set for all. `spread` starts the hypotheses spread over the square, `kinks` the first layer with the
     kinks of its units spread over the times. `reweight` lets the one drawn negative of rMCL* stand for all of
-    them. `keep` says which weights are kept, those with the lowest validation loss or the last. An ensemble,
-    whose members are many times the work of the other models and learn much less, is trained for
-    `ensemble_epochs`, or until `patience` epochs were in vain.
+    them. `keep` says which weights are kept, those with the lowest validation loss or the last. The ensembles,
+    twenty times the work of another model for much less to learn, have epochs of their own: `ensemble_epochs`
+    for the paper's, `mean_epochs` for that of true means, which are found in the first one.
     """
 
     name: str
@@ -43,7 +43,7 @@ class Settings:
     kinks: bool = False
     keep: Literal["best", "last"] = "best"
     ensemble_epochs: int = 20
-    patience: int = 3
+    mean_epochs: int = 3
     outliers: float = 0.0
 
 

@@ -23,7 +23,7 @@ COLUMNS = (
     ("EMD, samples", "emd_mean_sampled", 4),
     ("excess", "excess", 1),
     ("oracle", "oracle_mean", 4),
-    ("centroid", "centroid_error", 4),
+    ("to mean", "centroid_error", 4),
     ("score", "score_error", 4),
     ("entropy", "winner_entropy", 3),
     ("seconds", "train_seconds", 1),

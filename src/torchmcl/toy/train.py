@@ -45,22 +45,22 @@ def samples(settings: Settings, seed: int) -> tuple[Samples, Samples]:
 
 
 def epochs(method: Method, settings: Settings) -> int:
-    """For how many epochs a method is trained, unless it is stopped early."""
-    return settings.ensemble_epochs if method in ENSEMBLES else settings.epochs
+    """For how many epochs a method is trained."""
+    own: dict[Method, int] = {"ie": settings.ensemble_epochs, "ie_mean": settings.mean_epochs}
+    return own.get(method, settings.epochs)
 
 
 def steps(method: Method, settings: Settings) -> int:
-    """For how many steps a method is trained, unless it is stopped early."""
+    """For how many steps a method is trained."""
     return epochs(method, settings) * _batches(settings)
 
 
 def fit(method: Method, settings: Settings, seed: int, advance: Advance = lambda done: None) -> Trained:
     """Train one model; the same arguments give the same weights."""
     training, validation = samples(settings, seed)
-    ensemble = method in ENSEMBLES
     callbacks: list[Callback] = []
-    if ensemble or settings.keep == "best":
-        callbacks.append(KeepBest(patience=settings.patience if ensemble else None))
+    if method in ENSEMBLES or settings.keep == "best":
+        callbacks.append(KeepBest())
     with torch.random.fork_rng(range(torch.cuda.device_count())):
         torch.manual_seed(seed)
         learner = StridingLearner(
