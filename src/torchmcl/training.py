@@ -9,13 +9,15 @@ from typing import Any
 
 import torch
 from lightning.pytorch import Callback, LightningModule, Trainer
-from torch import Tensor, nn
+from torch import Tensor, distributed, nn
 from torch.optim import Adam, Optimizer
 from torch.optim.lr_scheduler import LambdaLR
 from torchmetrics import Metric, MetricCollection
 
+from torchmcl.distances import Distance, euclidean
 from torchmcl.errors import UserError
 from torchmcl.hypotheses import Hypotheses
+from torchmcl.metrics import WinnerHistogram
 
 __all__ = [
     "KeepBest",
@@ -23,10 +25,13 @@ __all__ = [
     "Loss",
     "Schedule",
     "TensorBatches",
+    "WatchWinners",
+    "collapse",
     "constant",
     "cosine",
     "flat_cosine",
     "quiet",
+    "together",
 ]
 
 Loss = Callable[[Hypotheses, Tensor, Tensor | None], Tensor]
@@ -68,11 +73,39 @@ def quiet() -> Iterator[None]:
             logger.setLevel(level)
 
 
+class _Together(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, own: Tensor) -> Tensor:
+        parts = [torch.empty_like(own) for _ in range(distributed.get_world_size())]
+        distributed.all_gather(parts, own.contiguous())
+        return torch.stack(parts, dim=1).flatten(0, 1)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> Tensor:
+        total = grads[0].clone(memory_format=torch.contiguous_format)
+        distributed.all_reduce(total)
+        return total.unflatten(0, (-1, distributed.get_world_size()))[:, distributed.get_rank()].contiguous()
+
+
+def together(own: Tensor) -> Tensor:
+    """The items of all processes, dealt back as `DistributedSampler` dealt them out: one of each in turn.
+
+    Differentiable: the gradient of an item is the sum of those that the processes have for it. All must have the
+    same number of items. One process alone has its own.
+    """
+    if not (distributed.is_available() and distributed.is_initialized()):
+        return own
+    return _Together.apply(own)  # type: ignore[no-any-return]
+
+
 class Learner(LightningModule):
     """Trains `network` on batches `(inputs, targets, active)`; what a batch holds beyond these is left aside.
 
     `optimizer` is called with the parameters; `schedule` multiplies its learning rate at each step. The loss of
     the validation batches is logged as `validation_loss`, and each of `metrics` under its own name.
+
+    On several processes the loss is that of the batches of all of them together, as one process would have it: a
+    mean over the active targets of each would give targets a weight that depends on the company they are in.
     """
 
     def __init__(
@@ -97,13 +130,21 @@ class Learner(LightningModule):
     def training_step(self, batch: Sequence[Any], batch_idx: int) -> Tensor:
         inputs, targets, active = batch[:3]
         hypotheses = self(inputs)
-        loss = self.loss(hypotheses, targets, active)
+        loss = self._loss_of_all(hypotheses, targets, active)
         value = loss.item()
         if not math.isfinite(value):
             raise UserError(self._diagnosis(batch, hypotheses, loss, batch_idx))
         self._loss_sum += value * len(targets)
         self._loss_count += len(targets)
         return loss
+
+    def _loss_of_all(self, own: Hypotheses, targets: Tensor, active: Tensor | None) -> Tensor:
+        if self.trainer.world_size == 1:
+            return self.loss(own, targets, active)
+        logits = None if own.logits is None else together(own.logits)
+        everybodys = Hypotheses(together(own.points), logits, own.link)
+        present = None if active is None else together(active.byte()).bool()
+        return self.loss(everybodys, together(targets), present)
 
     def on_train_epoch_start(self) -> None:
         # Summed here and logged once: to log each step costs a tenth of a small network's step.
@@ -113,7 +154,7 @@ class Learner(LightningModule):
         mean = torch.tensor(self._loss_sum / max(self._loss_count, 1), device=self.device)
         self.log("training_loss", mean, sync_dist=True)
 
-    def validation_step(self, batch: Sequence[Any], batch_idx: int) -> None:
+    def validation_step(self, batch: Sequence[Any], batch_idx: int) -> dict[str, Hypotheses]:
         inputs, targets, active = batch[:3]
         hypotheses = self(inputs)
         loss = self.loss(hypotheses, targets, active)
@@ -121,6 +162,7 @@ class Learner(LightningModule):
         for name, metric in self.metrics.items():
             metric.update(hypotheses, targets, active)
             self.log(name, metric)
+        return {"hypotheses": hypotheses}
 
     def configure_optimizers(self) -> Any:
         optimizer = self.optimizer(self.parameters())
@@ -179,6 +221,52 @@ class KeepBest(Callback):
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         self.best, self.epoch, self.weights = state_dict["best"], state_dict["epoch"], state_dict["weights"]
+
+
+def collapse(winners: Sequence[int]) -> str | None:
+    """A sentence on the hypotheses that never won, and what to try; None where all have.
+
+    >>> print(collapse([7, 0, 3]).split(":")[0])
+    1 of 3 hypotheses never wins (hypothesis 1)
+    >>> collapse([7, 2, 3]) is None
+    True
+    """
+    never = [str(index) for index, count in enumerate(winners) if count == 0]
+    if not never or not any(winners):
+        return None
+    shown = ", ".join(never[:10]) + (", ..." if len(never) > 10 else "")
+    one = len(never) == 1
+    return (
+        f"{len(never)} of {len(winners)} hypotheses never {'wins' if one else 'win'} "
+        f"(hypothes{'is' if one else 'es'} {shown}): try to start them spread over the targets, to let losers learn "
+        "(top_n or relaxed assignment, a transport loss), or fewer hypotheses"
+    )
+
+
+class WatchWinners(Callback):
+    """Counts which hypotheses win on the last validation batches, and warns at the end of those that never do."""
+
+    def __init__(self, distance: Distance = euclidean) -> None:
+        self.distance = distance
+        self.histogram: WinnerHistogram | None = None
+
+    def on_validation_epoch_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        self.histogram = None
+
+    def on_validation_batch_end(
+        self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, *indices: int
+    ) -> None:
+        hypotheses = outputs["hypotheses"]
+        if self.histogram is None:
+            self.histogram = WinnerHistogram(hypotheses.n_hypotheses, self.distance).to(
+                hypotheses.points.device
+            )
+        self.histogram.update(hypotheses, *batch[1:3])
+
+    def on_fit_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        found = None if self.histogram is None else collapse(self.histogram.compute().tolist())
+        if found is not None and trainer.is_global_zero:
+            warnings.warn(found, RuntimeWarning, stacklevel=1)
 
 
 class TensorBatches:

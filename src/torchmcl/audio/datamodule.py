@@ -196,32 +196,46 @@ class AudioDataModule(LightningDataModule):
         self.chunks  # noqa: B018
 
     def train_dataloader(self) -> DataLoader[Batch]:
-        """Shuffled chunks."""
-        trainer = self.trainer
+        """Shuffled chunks; on several processes each gets its share of every batch."""
+        rank, processes = self._place()
         sampler: DistributedSampler[Batch] = DistributedSampler(
             self.chunks["train"],
-            num_replicas=trainer.world_size if trainer else 1,
-            rank=trainer.global_rank if trainer else 0,
+            num_replicas=processes,
+            rank=rank,
             seed=int(np.random.SeedSequence(self.seed).generate_state(1)[0]),
         )
-        return self._loader("train", sampler)
+        return self._loader("train", sampler=sampler, batch_size=self.batch_size)
 
     def val_dataloader(self) -> DataLoader[Batch]:
-        """Chunks in order."""
-        return self._loader("validation")
+        """Chunks in order; on several processes each gets whole batches, and no chunk comes twice."""
+        return self._loader("validation", batch_sampler=self._batches("validation"))
 
     def test_dataloader(self) -> DataLoader[Batch]:
-        """Chunks in order."""
-        return self._loader("test")
+        """Chunks in order, divided as those for validation are."""
+        return self._loader("test", batch_sampler=self._batches("test"))
 
-    def _loader(self, part: Part, sampler: DistributedSampler[Batch] | None = None) -> DataLoader[Batch]:
+    def _place(self) -> tuple[int, int]:
+        """The number of this process, and how many there are."""
+        return (self.trainer.global_rank, self.trainer.world_size) if self.trainer else (0, 1)
+
+    def _batches(self, part: Part) -> list[list[int]]:
+        rank, processes = self._place()
+        total = len(self.chunks[part])
+        if total < processes:
+            raise UserError(
+                f"{self.folder}: {total} {part} chunks cannot be divided among {processes} processes"
+            )
+        size = min(processes * self.batch_size, -(-total // processes))
+        starts = range(0, total, size)[rank::processes]
+        return [list(range(start, min(start + size, total))) for start in starts]
+
+    def _loader(self, part: Part, **order: Any) -> DataLoader[Batch]:
         return DataLoader(
             self.chunks[part],
-            batch_size=self.batch_size,
-            sampler=sampler,
             collate_fn=_ready,
             num_workers=self.num_workers,
             persistent_workers=self.num_workers > 0,
+            **order,
         )
 
 

@@ -1,6 +1,5 @@
 """Folders of simulated recordings, made in parallel, to the byte the same each time, never half written."""
 
-import fcntl
 import json
 import multiprocessing
 import os
@@ -27,7 +26,7 @@ from torchmcl.audio.events import Clip, deal, folder_clips, synthesised_clips
 from torchmcl.audio.layouts import LAYOUTS, Take, describe, takes
 from torchmcl.audio.scenes import SceneSettings, compose, render
 from torchmcl.errors import UserError
-from torchmcl.files import atomic, write_json, write_text
+from torchmcl.files import atomic, locked, write_json, write_text
 
 __all__ = ["simulate"]
 
@@ -47,14 +46,13 @@ def simulate(out: str | Path, settings: SceneSettings, workers: int = 1, progres
     clips = synthesised_clips(settings.seed) if settings.events is None else folder_clips(settings.events)
     layout = LAYOUTS[settings.layout]
     pools = deal(clips, layout.splits, settings.seed, layout.parted)
-    _make_folder(out)
-    with _alone(out) as lock:
+    with locked(out) as handle:
         _agree(out, settings, clips)
         _sweep(out, settings)
         missing = [take for take in takes(settings) if not take.complete(out)]
         _check_space(out, settings, len(missing))
         write_json(out / SETTINGS, _identity(settings, clips))
-        job, workers = _Job(out, settings, pools, lock), min(workers, len(missing))
+        job, workers = _Job(out, settings, pools, _Lock(handle)), min(workers, len(missing))
         with _bar(len(missing), progress and len(missing) > 0) as advance:
             if workers > 1:
                 _in_processes(job, missing, workers, advance)
@@ -154,24 +152,6 @@ def _bar(total: int, show: bool) -> Iterator[Callable[[], None]]:
     with Progress(*columns, console=Console(stderr=True), disable=not show) as bar:
         task = bar.add_task("recordings", total=total)
         yield lambda: bar.advance(task)
-
-
-@contextmanager
-def _alone(out: Path) -> Iterator[_Lock]:
-    """Wait until no other process makes recordings in this folder, not even a worker of a killed one."""
-    handle = os.open(out, os.O_RDONLY)
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX)
-        yield _Lock(handle)
-    finally:
-        os.close(handle)
-
-
-def _make_folder(out: Path) -> None:
-    try:
-        out.mkdir(parents=True, exist_ok=True)
-    except FileExistsError:
-        raise UserError(f"{out}: is a file, it must be a folder") from None
 
 
 def _identity(settings: SceneSettings, clips: Sequence[Clip]) -> dict[str, Any]:

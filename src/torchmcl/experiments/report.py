@@ -3,12 +3,14 @@
 import json
 from pathlib import Path
 
+from lightning.pytorch.utilities import rank_zero_only
 from rich.console import Console
 from rich.table import Table
 
 __all__ = ["print_metrics"]
 
 
+@rank_zero_only
 def print_metrics(folder: str | Path, name: str = "metrics.json") -> None:
     """Print the test results of a run."""
     metrics = json.loads((Path(folder) / name).read_text())
@@ -23,3 +25,5 @@ def print_metrics(folder: str | Path, name: str = "metrics.json") -> None:
         console.print(f"frame recall {recall:.1%}")
     if metrics["test"]["frames_without_active_slot"]:
         console.print(f"frames without an active slot: {metrics['test']['frames_without_active_slot']}")
+    if metrics.get("collapse"):
+        console.print(f"collapse: {metrics['collapse']}", soft_wrap=True)

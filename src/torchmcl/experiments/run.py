@@ -3,8 +3,8 @@
 import json
 import platform
 import subprocess
-import time
 from collections.abc import Sequence
+from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -13,10 +13,11 @@ import torch
 import yaml
 from lightning.pytorch import Callback, LightningModule, Trainer
 from lightning.pytorch.callbacks import ModelCheckpoint, RichProgressBar
-from lightning.pytorch.loggers import CSVLogger, TensorBoardLogger
+from lightning.pytorch.loggers import TensorBoardLogger
+from lightning.pytorch.utilities import rank_zero_only
 from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
-from torch import nn
+from safetensors.torch import load_file, save
+from torch import distributed, nn
 
 import torchmcl
 from torchmcl.audio.datamodule import AudioDataModule
@@ -25,29 +26,43 @@ from torchmcl.errors import UserError
 from torchmcl.experiments.build import build_data, build_ensemble, build_loss, build_network, build_schedule
 from torchmcl.experiments.config import Config, Kind, from_plain, to_plain
 from torchmcl.experiments.evaluate import evaluate
-from torchmcl.files import atomic, write_json, write_text
+from torchmcl.experiments.parallel import SharedBatchNorm, build_strategy
+from torchmcl.experiments.persistence import CHECKPOINT, AtomicCheckpoints, Record, SeedEachStep
+from torchmcl.files import atomic, locked, sweep, write_json, write_text
 from torchmcl.metrics import EarthMoversDistance, OracleError
-from torchmcl.training import KeepBest, Learner, quiet
+from torchmcl.training import KeepBest, Learner, collapse, quiet
 
 __all__ = ["evaluate_run", "load_network", "run_folder", "train"]
 
 CONFIG, WEIGHTS, SHAPE, METRICS = "config.yaml", "model.safetensors", "config.json", "metrics.json"
 
 
+BUSY = "another process is training there; wait for it, or choose another run=FOLDER"
+
+
 def train(config: Config, *, progress: bool = True) -> Path:
-    """Train, or go on where it stopped, then evaluate on validation and test scenes; returns the folder."""
+    """Train, or go on where it stopped, then evaluate on validation and test scenes; returns the folder.
+
+    Killed at any moment and called again, it ends with the same weights. On several processes the first one holds
+    the folder, and alone saves and evaluates.
+    """
     folder = run_folder(config)
-    _claim(folder, config)
-    if (folder / METRICS).exists():
-        return folder
-    if config.trainer.threads is not None:
-        torch.set_num_threads(config.trainer.threads)
-    data = build_data(config, progress=progress)
-    if not (folder / WEIGHTS).exists():
-        started = time.perf_counter()
-        members = [_train_member(config, data, folder, i, progress) for i in range(config.method.members)]
-        _save(folder, config, data, members, time.perf_counter() - started)
-    evaluate_run(folder, data=data)
+    first = getattr(rank_zero_only, "rank", 0) == 0
+    with locked(folder, BUSY) if first else nullcontext():
+        if first:
+            _claim(folder, config)
+        if (folder / METRICS).exists():
+            return folder
+        if config.trainer.threads is not None:
+            torch.set_num_threads(config.trainer.threads)
+        data = build_data(config, progress=progress)
+        if not (folder / WEIGHTS).exists():
+            members = [_train_member(config, data, folder, i, progress) for i in range(config.method.members)]
+            _part(data)
+            if first:
+                _save(folder, config, data, members)
+        if first:
+            evaluate_run(folder, data=data)
     return folder
 
 
@@ -69,7 +84,13 @@ def evaluate_run(
         for part, loader in (("validation", data.val_dataloader), ("test", data.test_dataloader))
     }
     shape = json.loads((folder / SHAPE).read_text())
-    metrics = {**_provenance(config), "train_seconds": shape["train_seconds"], **found}
+    winners = found["validation"]["winners"] if config.method.kind is Kind.mcl else None
+    metrics = {
+        **_provenance(config),
+        "train_seconds": shape["train_seconds"],
+        "collapse": collapse(winners) if isinstance(winners, list) else None,
+        **found,
+    }
     write_json(folder / ("metrics-swapped.json" if swapped else METRICS), metrics)
     return metrics
 
@@ -96,18 +117,6 @@ def run_folder(config: Config) -> Path:
     return Path(config.run) if config.run else Path("runs") / name
 
 
-class _SeedEachStep(Callback):
-    """Random numbers of a step depend on the seed and its number alone: a resumed run draws the same."""
-
-    def __init__(self, seed: int) -> None:
-        self.seed = seed
-
-    def on_train_batch_start(
-        self, trainer: Trainer, pl_module: LightningModule, batch: Any, batch_idx: int
-    ) -> None:
-        torch.manual_seed(1_000_003 * self.seed + trainer.global_step)
-
-
 class _Bar(RichProgressBar):
     """The progress bar without the number of the logger's version."""
 
@@ -119,7 +128,7 @@ class _Bar(RichProgressBar):
 
 def _train_member(
     config: Config, data: AudioDataModule, folder: Path, member: int, progress: bool
-) -> nn.Module:
+) -> tuple[nn.Module, float]:
     place = folder if config.method.members == 1 else folder / f"member{member}"
     seed = config.seed if config.method.members == 1 else 1000 * config.seed + member
     torch.manual_seed(seed)
@@ -131,17 +140,21 @@ def _train_member(
         schedule=build_schedule(settings.schedule),
         metrics={"emd": EarthMoversDistance(great_circle), "oracle": OracleError(great_circle)},
     )
-    keep = KeepBest()
+    last = place / CHECKPOINT
+    record = Record(place / "logs" / "metrics.csv")
     callbacks: list[Callback] = [
-        keep,
-        _SeedEachStep(seed),
-        ModelCheckpoint(place, filename="last", enable_version_counter=False),
+        KeepBest(),
+        SeedEachStep(seed),
+        record,
+        ModelCheckpoint(place, last.stem, enable_version_counter=False, save_on_train_epoch_end=True),
     ]
     with quiet():
         trainer = Trainer(
             accelerator=config.trainer.accelerator,
             devices=config.trainer.devices,
-            strategy=config.trainer.strategy,
+            strategy=build_strategy(config.trainer.strategy),
+            plugins=[AtomicCheckpoints(), SharedBatchNorm()],
+            use_distributed_sampler=False,
             max_epochs=settings.epochs,
             limit_train_batches=settings.batches or 1.0,
             gradient_clip_val=settings.clip,
@@ -149,30 +162,48 @@ def _train_member(
             enable_progress_bar=progress,
             enable_model_summary=False,
             num_sanity_val_steps=0,
-            logger=[CSVLogger(place, "logs", "csv"), TensorBoardLogger(place, "logs", "tensorboard")],
+            logger=TensorBoardLogger(place, "logs", "tensorboard"),
         )
-        last = place / "last.ckpt"
-        trainer.fit(learner, datamodule=data, ckpt_path=last if last.exists() else None, weights_only=True)
-    return learner.network.cpu()
+        if trainer.is_global_zero:
+            sweep(place, CHECKPOINT)
+        try:
+            trainer.fit(
+                learner, datamodule=data, ckpt_path=last if last.exists() else None, weights_only=True
+            )
+        except SystemExit as end:
+            if isinstance(end.__context__, KeyboardInterrupt):
+                raise KeyboardInterrupt from None
+            raise
+    return learner.network.cpu(), record.seconds
+
+
+def _part(data: AudioDataModule) -> None:
+    """The processes part: what follows is the work of the first one, on all of the data."""
+    data.trainer = None
+    if distributed.is_available() and distributed.is_initialized():
+        distributed.barrier()
+        distributed.destroy_process_group()
 
 
 def _save(
-    folder: Path, config: Config, data: AudioDataModule, members: Sequence[nn.Module], seconds: float
+    folder: Path, config: Config, data: AudioDataModule, members: Sequence[tuple[nn.Module, float]]
 ) -> None:
     network = build_ensemble(config, data.sample_rate, data.slots)
     parts = [network] if len(members) == 1 else list(network.members)  # type: ignore[arg-type]
-    for part, member in zip(parts, members, strict=True):
+    for part, (member, _) in zip(parts, members, strict=True):
         part.load_state_dict(member.state_dict())
+    seconds = sum(seconds for _, seconds in members)
     shape = {"sample_rate": data.sample_rate, "slots": data.slots, "train_seconds": seconds}
     write_json(folder / SHAPE, shape)
     with atomic(folder / WEIGHTS) as temporary:
-        save_file({name: value.contiguous() for name, value in network.state_dict().items()}, temporary)
-    for checkpoint in folder.rglob("last.ckpt"):
+        temporary.write_bytes(save({name: v.contiguous() for name, v in network.state_dict().items()}))
+    for checkpoint in folder.rglob(CHECKPOINT):
         checkpoint.unlink()
 
 
 def _claim(folder: Path, config: Config) -> None:
-    """Note the settings of the run, or make sure that they are still the same."""
+    """Note the settings of the run, or make sure that they are still the same; remove what was half written."""
+    sweep(folder, CONFIG, WEIGHTS, SHAPE, METRICS)
     settings = to_plain(config)
     if (folder / CONFIG).exists():
         before = to_plain(_read_config(folder))
