@@ -13,7 +13,7 @@ ROOT = Path(torchmcl.__file__).parent
 LAYERS = {
     "core": {
         "assignment", "cells", "density", "distances", "ensemble", "errors", "heads", "hypotheses", "losses",
-        "metrics", "plans", "polygons", "rays", "supports", "tiles", "transport",
+        "metrics", "plans", "polygons", "rays", "supports", "tiles", "transport", "vertices",
     },
     "training": {"files", "regressor", "training"},
     "application": {"audio", "toy"},

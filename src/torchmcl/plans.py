@@ -1,12 +1,12 @@
 """Optimal plans and potentials of a batch of transport problems, by a solver for each number of rows."""
 
-from collections.abc import Callable
+from collections.abc import Iterator
 from typing import NamedTuple, TypeVar
 
 import torch
 from torch import Tensor
 
-__all__ = ["Solution", "optimal_plan", "row_sum"]
+__all__ = ["Solution", "groups", "optimal_plan", "row_sum"]
 
 
 class Solution(NamedTuple):
@@ -20,9 +20,6 @@ class Solution(NamedTuple):
     columns: Tensor
 
 
-Solver = Callable[[Tensor, Tensor, Tensor], Solution]
-
-
 def optimal_plan(cost: Tensor, rows: Tensor, columns: Tensor) -> Solution:
     """Group the items by their number of rows with mass, and give each group the solver for that number."""
     if columns.shape[-1] < rows.shape[-1] and columns.shape[-1] <= 3:
@@ -30,30 +27,47 @@ def optimal_plan(cost: Tensor, rows: Tensor, columns: Tensor) -> Solution:
         return Solution(plan.mT, row_potential, column_potential)
     plan, column_potential = cost.new_zeros(cost.shape), columns.new_zeros(columns.shape)
     solution = Solution(plan, rows.new_full(rows.shape, torch.nan), column_potential)
-    mass = rows > torch.finfo(rows.dtype).eps
-    count = mass.sum(-1, keepdim=True)
-    for size, solver in enumerate((_one_row, _two_rows, _three_rows), start=1):
-        at = (mass & (count == size)).flatten().nonzero()[:, 0]
-        _solve_group(solution, (cost, rows, columns), at, size, solver)
-    for item in (count > 3).nonzero()[:, 0].tolist():
+    for (at, items, problem), solver in zip(
+        groups(cost, rows, columns), (_one_row, _two_rows, _three_rows), strict=True
+    ):
+        _put(solution, at, items, solver(*problem))
+    mass = _mass(rows)
+    for item in (mass.sum(-1) > 3).nonzero()[:, 0].tolist():
         at = mass[item].nonzero()[:, 0] + item * rows.shape[-1]
-        _solve_group(solution, (cost, rows, columns), at, len(at), _many_rows)
+        items, problem = _group(cost, rows, columns, at, len(at))
+        _put(solution, at, items, _many_rows(*problem))
     return solution
 
 
-def _solve_group(
-    solution: Solution, problem: tuple[Tensor, Tensor, Tensor], at: Tensor, size: int, solver: Solver
-) -> None:
-    """Solve the items whose rows, `size` of each, are `at` these places among all rows, into `solution`."""
-    cost, rows, columns = problem
-    if len(at) == 0:
-        return
+Group = tuple[Tensor, Tensor, tuple[Tensor, Tensor, Tensor]]
+
+
+def groups(cost: Tensor, rows: Tensor, columns: Tensor) -> Iterator[Group]:
+    """The items with one, two and three rows that carry mass: each time the places of these rows among all
+    rows, the items, and their problems without the other rows."""
+    mass = _mass(rows)
+    count = mass.sum(-1, keepdim=True)
+    for size in (1, 2, 3):
+        at = (mass & (count == size)).flatten().nonzero()[:, 0]
+        yield at, *_group(cost, rows, columns, at, size)
+
+
+def _mass(rows: Tensor) -> Tensor:
+    return rows > torch.finfo(rows.dtype).eps
+
+
+def _group(
+    cost: Tensor, rows: Tensor, columns: Tensor, at: Tensor, size: int
+) -> tuple[Tensor, tuple[Tensor, Tensor, Tensor]]:
     items = at[::size] // rows.shape[-1]
-    part = solver(
+    return items, (
         cost.flatten(0, 1).index_select(0, at).unflatten(0, (-1, size)),
         rows.flatten().index_select(0, at).unflatten(0, (-1, size)),
         columns.index_select(0, items),
     )
+
+
+def _put(solution: Solution, at: Tensor, items: Tensor, part: Solution) -> None:
     solution.plan.flatten(0, 1).index_copy_(0, at, part.plan.flatten(0, 1))
     solution.rows.flatten().index_copy_(0, at, part.rows.flatten())
     solution.columns.index_copy_(0, items, part.columns)
