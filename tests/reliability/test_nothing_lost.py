@@ -1,0 +1,242 @@
+"""Whatever ends a run, the same command goes on, and what was there before is still there."""
+
+import csv
+import errno
+import os
+import random
+import resource
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from torchmcl import cli
+from torchmcl.errors import UserError
+from torchmcl.experiments import run
+from torchmcl.experiments.config import compose_config
+from torchmcl.experiments.run import load_network, train
+from torchmcl.files import locked, write_text
+
+KILLED = Path(__file__).with_name("killed.py")
+ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1"}
+EPOCHS, STEPS = 4, 2
+METHODS = {"rmcl_star": ["method=rmcl_star"], "ensemble": ["method=ie", "method.members=2"]}
+
+
+def start(moment, words):
+    return subprocess.Popen(
+        [sys.executable, KILLED, moment, *words],
+        env=ENVIRONMENT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+    )
+
+
+def same(first, second):
+    one, two = (load_file(Path(folder) / "model.safetensors") for folder in (first, second))
+    return one.keys() == two.keys() and all(torch.equal(one[name], two[name]) for name in one)
+
+
+def rows(folder):
+    return list(csv.DictReader((folder / "logs" / "metrics.csv").read_text().splitlines()))
+
+
+def command(monkeypatch, *words):
+    monkeypatch.setattr(sys, "argv", ["torchmcl", *words])
+    with pytest.raises(SystemExit) as ended:
+        cli.main()
+    return ended.value.code
+
+
+@pytest.fixture(scope="module")
+def undisturbed(scenes, tmp_path_factory):
+    """The run that nothing happens to, for each method."""
+    made = {}
+
+    def get(method):
+        if method not in made:
+            folder = tmp_path_factory.mktemp("undisturbed") / method
+            words = [
+                "scale=smoke", "trainer.threads=1", "trainer.accelerator=cpu", f"data.folder={scenes}",
+                f"training.epochs={EPOCHS}", f"run={folder}", *METHODS[method],
+            ]  # fmt: skip
+            made[method] = train(compose_config(words), progress=False)
+        return made[method]
+
+    return get
+
+
+def moments():
+    """A random step in each part of training, and while each kind of file is written."""
+    draw = random.Random(6)
+    steps = [draw.randrange(first, first + STEPS) for first in range(0, EPOCHS * STEPS, STEPS)]
+    single = [[f"step:{step}"] for step in steps]
+    single += [[f"checkpoint:{draw.randint(1, EPOCHS)}"], ["saving"], ["evaluating"]]
+    often = ["step:3", "checkpoint:1", "step:1", "saving"]
+    ensemble = [f"step:{EPOCHS * STEPS + draw.randrange(EPOCHS * STEPS)}"]
+    return [("rmcl_star", each) for each in [*single, often]] + [("ensemble", ensemble)]
+
+
+@pytest.mark.parametrize(("method", "deaths"), moments(), ids=lambda value: str(value))
+def test_killed_without_warning_it_ends_with_the_same_weights(method, deaths, smoke, undisturbed):
+    words = smoke("run", f"training.epochs={EPOCHS}", *METHODS[method])
+    for moment in deaths:
+        ended = start(moment, words)
+        said, _ = ended.communicate()
+        assert ended.returncode == -signal.SIGKILL, said.decode()
+    folder = train(compose_config(words), progress=False)
+    assert same(folder, undisturbed(method))
+    if method == "rmcl_star":
+        for mine, whole in zip(rows(folder), rows(undisturbed(method)), strict=True):
+            assert mine == whole
+    left = [path.name for path in folder.rglob("*") if path.is_file() and path.name.startswith(".")]
+    assert not left, "what was half written is gone"
+    assert not list(folder.rglob("*.ckpt"))
+
+
+def test_killed_from_outside_at_random_times_it_ends_with_the_same_weights(smoke, undisturbed, tmp_path):
+    words = smoke("run", f"training.epochs={EPOCHS}", *METHODS["rmcl_star"])
+    draw = random.Random(time.time_ns())
+    wait = draw.uniform(0, 1.5)
+    process = start("never", words)
+    while not (tmp_path / "run" / "config.yaml").exists():
+        assert process.poll() is None, process.communicate()
+        time.sleep(0.01)
+    time.sleep(wait)
+    process.kill()
+    process.communicate()
+    assert same(train(compose_config(words), progress=False), undisturbed("rmcl_star")), (
+        f"killed after {wait} s"
+    )
+
+
+def test_the_second_process_in_a_folder_says_so(smoke, tmp_path, monkeypatch, capsys):
+    words = smoke("run")
+    with locked(tmp_path / "run"):
+        assert command(monkeypatch, "train", *words) == 2
+    said = capsys.readouterr().err
+    assert said == (
+        f"torchmcl: {tmp_path / 'run'}: another process is training there; wait for it, or choose another "
+        "run=FOLDER\n"
+    )
+    assert list((tmp_path / "run").iterdir()) == []
+
+
+def test_two_runs_at_the_same_time_are_one(smoke, tmp_path):
+    words = [sys.executable, "-m", "torchmcl", "train", *smoke("run", "training.epochs=8")]
+    first = subprocess.Popen(words, env=ENVIRONMENT, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    while not (tmp_path / "run" / "config.yaml").exists():
+        assert first.poll() is None, first.communicate()
+        time.sleep(0.01)
+    with pytest.raises(UserError, match="another process is training there"):
+        train(compose_config(smoke("run", "training.epochs=8")), progress=False)
+    _, said = first.communicate()
+    assert first.returncode == 0, said.decode()
+    assert load_network(tmp_path / "run")
+
+
+def full_disk(monkeypatch, suffix):
+    """From now on there is no room for files of this kind."""
+    write = Path.write_bytes
+
+    def fail(self, data):
+        if self.suffix == suffix:
+            write(self, bytes(data)[:100])
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        return write(self, data)
+
+    monkeypatch.setattr(Path, "write_bytes", fail)
+
+
+@pytest.mark.parametrize(("suffix", "name"), [(".ckpt", "last.ckpt"), (".safetensors", "model.safetensors")])
+def test_a_full_disk_is_one_sentence(suffix, name, smoke, tmp_path, monkeypatch, capsys, undisturbed):
+    words = smoke("run", f"training.epochs={EPOCHS}", *METHODS["rmcl_star"])
+    with monkeypatch.context() as patch:
+        full_disk(patch, suffix)
+        assert command(patch, "train", *words) == 2
+    said = capsys.readouterr().err.splitlines()
+    assert said[-1] == f"torchmcl: {tmp_path / 'run' / name}: No space left on device"
+    assert not list((tmp_path / "run").glob(".*"))
+    assert same(train(compose_config(words), progress=False), undisturbed("rmcl_star"))
+
+
+def test_a_file_that_may_not_grow_leaves_the_earlier_one(tmp_path):
+    """By the kernel's own limit on the size of files, in a process of its own."""
+    write_text(tmp_path / "kept.txt", "before")
+    program = (
+        "import resource, signal; from torchmcl.files import write_text;"
+        "signal.signal(signal.SIGXFSZ, signal.SIG_IGN); resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000));"
+        f"write_text({str(tmp_path / 'kept.txt')!r}, 'x' * 100000)"
+    )
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert f"File too large: '{tmp_path / 'kept.txt'}'" in ended.stderr
+    assert (tmp_path / "kept.txt").read_text() == "before"
+    assert os.listdir(tmp_path) == ["kept.txt"]
+    assert resource.getrlimit(resource.RLIMIT_FSIZE)[0] != 1000
+
+
+def test_a_folder_that_cannot_be_written_is_one_sentence(smoke, tmp_path, monkeypatch, capsys):
+    if os.geteuid() == 0:
+        place = Path("/sys/torchmcl")
+    else:
+        (tmp_path / "sealed").mkdir(mode=0o500)
+        place = tmp_path / "sealed" / "run"
+    assert command(monkeypatch, "train", *smoke("unused"), f"run={place}") == 2
+    said = capsys.readouterr().err
+    assert said.startswith(f"torchmcl: {place}: ")
+    assert said.count("\n") == 1
+
+
+def test_a_file_in_place_of_the_folder_is_one_sentence(smoke, tmp_path, monkeypatch, capsys):
+    (tmp_path / "run").write_text("precious")
+    assert command(monkeypatch, "train", *smoke("run")) == 2
+    assert capsys.readouterr().err == f"torchmcl: {tmp_path / 'run'}: is a file, it must be a folder\n"
+    assert (tmp_path / "run").read_text() == "precious"
+
+
+def test_a_data_set_that_vanished_is_one_sentence(smoke, tmp_path, monkeypatch, capsys, undisturbed):
+    gone = tmp_path / "gone"
+    words = [*smoke("run"), "data=ansyn", f"data.folder={gone}"]
+    assert command(monkeypatch, "train", *words) == 2
+    assert capsys.readouterr().err == f"torchmcl: {gone}: no such folder\n"
+
+
+def test_a_data_set_that_vanishes_while_training_is_one_sentence(
+    scenes, smoke, tmp_path, monkeypatch, capsys
+):
+    moved = tmp_path / "moved"
+    os.symlink(scenes, moved)
+    build = run.build_data
+
+    def build_then_lose(*args, **kwargs):
+        data = build(*args, **kwargs)
+        data.prepare_data()
+        data.prepare_data = lambda: None
+        moved.unlink()
+        return data
+
+    monkeypatch.setattr(run, "build_data", build_then_lose)
+    assert command(monkeypatch, "train", *smoke("run"), "data=ansyn", f"data.folder={moved}") == 2
+    said = capsys.readouterr().err.splitlines()
+    assert said[-1].startswith(f"torchmcl: {moved}/wav_ov")
+    assert said[-1].endswith(": No such file or directory")
+
+
+def test_an_interruption_says_how_to_go_on(smoke, monkeypatch, capsys):
+    def interrupt(*args, **kwargs):
+        raise KeyboardInterrupt
+
+    handler = signal.getsignal(signal.SIGINT)
+    monkeypatch.setattr("torchmcl.training.Learner.training_step", interrupt)
+    try:
+        assert command(monkeypatch, "train", *smoke("run")) == 130
+    finally:
+        signal.signal(signal.SIGINT, handler)
+    assert capsys.readouterr().err.splitlines()[-1] == (
+        "torchmcl: interrupted; the same command goes on where it stopped"
+    )
