@@ -275,7 +275,10 @@ def doctor() -> None:
 def main() -> None:
     """Run the command line; mistakes of the caller end with one sentence and exit code 2."""
     try:
-        sys.exit(app(sys.argv[1:] or ["--help"], standalone_mode=False))
+        code = app(sys.argv[1:] or ["--help"], standalone_mode=False)
+        if code == 130:  # typer's way of telling that somebody pressed Ctrl-C
+            raise KeyboardInterrupt
+        sys.exit(code)
     except WrongWords as error:
         sys.exit(_complain(" ".join(error.format_message().split())))
     except UserError as error:
