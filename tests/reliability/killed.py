@@ -1,13 +1,16 @@
-"""Train as `torchmcl train` does and die without warning: `killed.py MOMENT SETTING...`.
+"""Train as `torchmcl train` does and die without warning.
 
-MOMENT is `step:N` (before step N), `checkpoint:N` (while the N-th checkpoint is half written), `saving` (while the
+A moment is `step:N` (before step N), `checkpoint:N` (while the N-th checkpoint is half written), `saving` (while the
 weights are), `evaluating` (after the weights, before the metrics) or `never`.
 """
 
 import os
 import signal
-import sys
+import warnings
+from collections.abc import Sequence
 from pathlib import Path
+
+import torch
 
 from torchmcl.experiments import persistence, run
 from torchmcl.experiments.config import compose_config
@@ -52,6 +55,9 @@ def arrange(moment: str) -> None:
         run.evaluate = die  # type: ignore[assignment]
 
 
-if __name__ == "__main__":
-    arrange(sys.argv[1])
-    run.train(compose_config(sys.argv[2:]), progress=False)
+def main(moment: str, words: Sequence[str]) -> None:
+    """What the process that is to die does."""
+    torch.set_num_threads(1)
+    warnings.simplefilter("ignore")
+    arrange(moment)
+    run.train(compose_config(words), progress=False)
