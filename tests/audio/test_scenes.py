@@ -77,7 +77,7 @@ def test_every_overlap_takes_a_good_share_of_the_time():
             shares += overlap_shares(intervals, 30.0) / 5
         print(f"ov{overlap}:", shares.round(3))
         assert shares.sum() == pytest.approx(1)
-        assert shares[overlap] > 0.3
+        assert shares[overlap] > 0.2
         assert shares[:overlap].sum() > 0.05
 
 

@@ -21,7 +21,7 @@ ELEVATIONS = {"tut": (-60.0, 50.0), "dcase19": (-40.0, 40.0)}
 NEAREST, FURTHEST = 1.0, 4.0
 LEVELS = (-3.0, 3.0)
 FIRST = 0.5
-GAPS = (0.05, 0.6)
+SHORTEST_PAUSE = 0.05
 SHORTEST = 0.1
 APART = np.radians(10.0)
 PEAK = 0.9
@@ -107,10 +107,12 @@ def compose(
 ) -> Scene:
     """Draw a scene in which at most `overlap` of the clips sound at once.
 
-    There are `overlap` voices; each has one sound after another, classes drawn evenly, with pauses of 50 to
-    600 ms (more than a frame, so that no two sounds of a voice fall into one). A sound that outlasts the
-    recording is cut. Sounds that share a moment are 10 degrees apart or more. Distances are 1 to 4 m, less
-    where a wall is nearer. In reverberant scenes `room` is the index of the room.
+    There are `overlap` voices; each has one sound after another, classes drawn evenly. A pause lasts up to as
+    long as the sound before it, and 50 ms more (more than a frame, so that no two sounds of a voice fall into
+    one): a voice sounds for about two thirds of the time, which is what the published errors of a single
+    hypothesis on ANSYN imply. A sound that outlasts the recording is cut. Sounds that share a moment are 10
+    degrees apart or more. Distances are 1 to 4 m, less where a wall is nearer. In reverberant scenes `room` is
+    the index of the room.
     """
     place = ROOMS[room] if settings.condition == "reverberant" else None
     microphone = np.zeros(3) if place is None else random_microphone(place, rng)
@@ -130,7 +132,7 @@ def compose(
             )
             distance = round(rng.uniform(NEAREST, max(NEAREST, min(reach, FURTHEST))), 2)
             placements.append(Placement(clip, start, end, azimuth, elevation, distance, rng.uniform(*LEVELS)))
-            start = round(end + rng.uniform(*GAPS), 3)
+            start = round(end + SHORTEST_PAUSE + rng.uniform(0, end - start), 3)
     placements.sort(key=lambda placement: (placement.start, placement.end))
     x, y, z = microphone.tolist()
     return Scene(tuple(placements), place, (x, y, z))
