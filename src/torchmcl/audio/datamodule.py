@@ -225,7 +225,9 @@ class AudioDataModule(LightningDataModule):
             raise UserError(
                 f"{self.folder}: {total} {part} chunks cannot be divided among {processes} processes"
             )
-        size = min(processes * self.batch_size, -(-total // processes))
+        size = processes * self.batch_size
+        if -(-total // size) < processes:
+            size = total // processes
         starts = range(0, total, size)[rank::processes]
         return [list(range(start, min(start + size, total))) for start in starts]
 
