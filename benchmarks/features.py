@@ -26,7 +26,7 @@ def rows() -> list[Row]:
     Files are in the cache of the system. The promise is for the network of the paper; the small one has a
     tenth of its weights.
     """
-    small = StftFeatures(16000, nfft=640, stride=4, bins=64, log_magnitude=True, normalised_phase=True)
+    small = StftFeatures(16000, nfft=640, stride=4, bins=64, content="intensity")
     paper = StftFeatures(44100)
     return [
         _row("44.1 kHz, 1024 bins, over a step of the paper's network", SELDNet(paper, 5), 32, 0.1),

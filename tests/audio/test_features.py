@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from torchmcl.audio.features import StftFeatures
+from torchmcl.audio.foa import encode
 
 
 def noise(rate: int, *batch: int) -> torch.Tensor:
@@ -68,11 +69,30 @@ def test_a_stride_keeps_every_so_many_bins(nfft, stride, bins):
 def test_log_magnitude_and_phase_in_units_of_pi():
     waveform = noise(16000, 2)
     plain = StftFeatures(16000)(waveform)
-    other = StftFeatures(16000, log_magnitude=True, normalised_phase=True)(waveform)
+    other = StftFeatures(16000, content="log_magnitude_phase")(waveform)
     torch.testing.assert_close(other[:, :4], (plain[:, :4] + 1e-6).log())
     torch.testing.assert_close(other[:, 4:], plain[:, 4:] / math.pi)
-    silence = StftFeatures(16000, log_magnitude=True)(torch.zeros(4, 8000, dtype=torch.int16))
+    silence = StftFeatures(16000, content="log_magnitude_phase")(torch.zeros(4, 8000, dtype=torch.int16))
     assert silence.isfinite().all()
+
+
+def test_intensity_of_a_plane_wave_points_to_its_source_whatever_its_level():
+    layer = StftFeatures(16000, content="intensity")
+    sound = np.random.default_rng(0).standard_normal(8000)
+    for azimuth, elevation, level in ((0.3, 0.2, 1000.0), (-2.0, -0.9, 10.0)):
+        field = torch.from_numpy(encode(sound.astype(np.float32), azimuth, elevation))
+        features = layer((field * level).round().short())
+        assert features.shape == (layer.channels, 25, 1024)
+        y, z, x = features[1:4, 2:-2, 10:].flatten(1).median(-1).values / math.sqrt(3)
+        torch.testing.assert_close(torch.atan2(y, x).item(), azimuth, atol=0.02, rtol=0)
+        torch.testing.assert_close(torch.asin(z).item(), elevation, atol=0.02, rtol=0)
+        assert features[4:, 2:-2, 10:].median().abs() < 0.02
+    assert layer(torch.zeros(4, 8000, dtype=torch.int16)).isfinite().all()
+
+
+def test_unknown_content_is_refused(unchecked):
+    with pytest.raises(ValueError, match="content is 'loudness', must be one of magnitude_phase"):
+        StftFeatures(content="loudness")
 
 
 @given(st.integers(1, 20), st.integers(1, 5))

@@ -84,7 +84,7 @@ class SELDNet(nn.Module):
     ) -> None:
         super().__init__()
         bins = features.bins
-        channels = 8
+        channels = features.channels
         blocks: list[nn.Module] = []
         for pool in pools:
             if bins % pool:

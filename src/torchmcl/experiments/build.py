@@ -62,8 +62,7 @@ def build_network(config: Config, sample_rate: int, slots: int) -> nn.Module:
             nfft=network.nfft,
             stride=network.stride,
             bins=network.bins,
-            log_magnitude=network.log_magnitude,
-            normalised_phase=network.normalised_phase,
+            content=network.content,  # type: ignore[arg-type]
         )
         return SELDNet(
             features,

@@ -96,8 +96,7 @@ class NetworkConfig:
     nfft: int = 2048
     stride: int = 1
     bins: int | None = None
-    log_magnitude: bool = False
-    normalised_phase: bool = False
+    content: str = "magnitude_phase"
 
 
 @dataclass
