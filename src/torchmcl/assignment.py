@@ -11,8 +11,14 @@ __all__ = ["Assign", "Assignment", "relaxed", "top_n", "winner_takes_all"]
 
 
 class Assignment(NamedTuple):
-    """How much each hypothesis learns from each target (`weights`, summing to 1 over hypotheses), and which of
-    them count as its winners for the scores."""
+    """How much each hypothesis learns from each target, and which of them count as its winners for the scores.
+
+    `weights` sum to 1 over hypotheses.
+
+    >>> weights, winners = winner_takes_all(torch.tensor([[3.0, 1.0]]))
+    >>> weights, winners
+    (tensor([[0., 1.]]), tensor([[False,  True]]))
+    """
 
     weights: Float[Tensor, "*batch targets hypotheses"]
     winners: Bool[Tensor, "*batch targets hypotheses"]

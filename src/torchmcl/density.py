@@ -38,7 +38,12 @@ class Law(Protocol):
 
 @dataclass(frozen=True)
 class Dirac:
-    """All the mass of a cell in its hypothesis: `π_k = δ(f_k)`, the law of the paper's metrics (eq. 11)."""
+    """All the mass of a cell in its hypothesis: `π_k = δ(f_k)`, the law of the paper's metrics (eq. 11).
+
+    >>> mixture = Hypotheses(torch.tensor([[0.0], [3.0]])).density(Dirac())
+    >>> mixture.mean, mixture.prob(lambda y: y[..., 0] < 1).value
+    (tensor([1.5000]), tensor(0.5000))
+    """
 
     @property
     def distance(self) -> Distance:
@@ -65,6 +70,11 @@ class Uniform:
     """The least informative law: `π_k(y) = 1(y in cell k) / volume(cell k)` (eq. 10).
 
     On the sphere the density is one by area: it integrates to 1 against `cos(elevation) dazimuth delevation`.
+
+    >>> from torchmcl import Box
+    >>> mixture = Hypotheses(torch.tensor([[1.0], [3.0]])).density(Uniform(Box(0, 10)))
+    >>> mixture.log_prob(torch.tensor([[0.5], [9.0]])).exp()
+    tensor([0.2500, 0.0625])
     """
 
     support: Support
@@ -97,6 +107,10 @@ class Gaussian:
     `exp((cos r - 1) / scale^2)` for the angle r, and the density one by area. The normalisation is exact in
     one dimension, by quadrature on the plane and on the sphere, and above a Monte Carlo estimate with a
     standard error (`VoronoiMixture.log_prob_error`).
+
+    >>> mixture = Hypotheses(torch.tensor([[-5.0], [5.0]])).density(Gaussian(1.0))
+    >>> mixture.log_prob(torch.tensor([[5.0], [6.0]])).exp()
+    tensor([0.1995, 0.1210])
     """
 
     scale: float | int
