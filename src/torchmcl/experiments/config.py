@@ -151,6 +151,8 @@ def compose_config(overrides: Sequence[str]) -> Config:
     for word in overrides:
         if "=" not in word or word.startswith(("+", "~")):
             raise UserError(f"{word}: a setting is written key=value, for example method=rmcl")
+        if word.startswith("hydra"):
+            raise UserError(f"{word}: no setting {word.split('=')[0]}")
     GlobalHydra.instance().clear()
     try:
         with initialize_config_module("torchmcl.conf", version_base="1.3"):
