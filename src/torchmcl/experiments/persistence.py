@@ -4,6 +4,7 @@ import csv
 import io
 import pickle
 import time
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -35,7 +36,9 @@ class AtomicCheckpoints(TorchCheckpointIO):
     ) -> dict[str, Any]:
         """Read tensors and plain values; anything else is an error before it is made."""
         try:
-            found = torch.load(path, map_location=map_location or "cpu", weights_only=True)
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                found = torch.load(path, map_location=map_location or "cpu", weights_only=True)
         except (pickle.UnpicklingError, RuntimeError, EOFError, ValueError, LookupError, TypeError):
             found = None
         if not isinstance(found, dict) or "state_dict" not in found:

@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 import yaml
+from lightning.fabric.utilities.exceptions import MisconfigurationException
 from lightning.pytorch import Callback, LightningModule, Trainer
 from lightning.pytorch.callbacks import ModelCheckpoint, RichProgressBar
 from lightning.pytorch.loggers import TensorBoardLogger
@@ -26,6 +27,7 @@ from torchmcl.errors import UserError
 from torchmcl.experiments.build import build_data, build_ensemble, build_loss, build_network, build_schedule
 from torchmcl.experiments.config import Config, Kind, from_plain, to_plain
 from torchmcl.experiments.evaluate import evaluate
+from torchmcl.experiments.limits import check_limits
 from torchmcl.experiments.parallel import SharedBatchNorm, build_strategy
 from torchmcl.experiments.persistence import CHECKPOINT, AtomicCheckpoints, Record, SeedEachStep
 from torchmcl.files import atomic, locked, sweep, write_json, write_text
@@ -46,6 +48,7 @@ def train(config: Config, *, progress: bool = True) -> Path:
     Killed at any moment and called again, it ends with the same weights. On several processes the first one holds
     the folder, and alone saves and evaluates.
     """
+    check_limits(config)
     folder = run_folder(config)
     first = getattr(rank_zero_only, "rank", 0) == 0
     with locked(folder, BUSY) if first else nullcontext():
@@ -83,7 +86,7 @@ def evaluate_run(
         ).summary()
         for part, loader in (("validation", data.val_dataloader), ("test", data.test_dataloader))
     }
-    shape = json.loads((folder / SHAPE).read_text())
+    shape = _read_shape(folder)
     winners = found["validation"]["winners"] if config.method.kind is Kind.mcl else None
     metrics = {
         **_provenance(config),
@@ -102,7 +105,7 @@ def load_network(folder: str | Path) -> tuple[Config, nn.Module]:
         if not (folder / name).is_file():
             raise UserError(f"{folder}: no finished run, {name} is missing")
     config = _read_config(folder)
-    shape = json.loads((folder / SHAPE).read_text())
+    shape = _read_shape(folder)
     network = build_ensemble(config, shape["sample_rate"], shape["slots"])
     try:
         network.load_state_dict(load_file(folder / WEIGHTS))
@@ -149,21 +152,24 @@ def _train_member(
         ModelCheckpoint(place, last.stem, enable_version_counter=False, save_on_train_epoch_end=True),
     ]
     with quiet():
-        trainer = Trainer(
-            accelerator=config.trainer.accelerator,
-            devices=config.trainer.devices,
-            strategy=build_strategy(config.trainer.strategy),
-            plugins=[AtomicCheckpoints(), SharedBatchNorm()],
-            use_distributed_sampler=False,
-            max_epochs=settings.epochs,
-            limit_train_batches=settings.batches or 1.0,
-            gradient_clip_val=settings.clip,
-            callbacks=callbacks + ([_Bar(refresh_rate=5)] if progress else []),
-            enable_progress_bar=progress,
-            enable_model_summary=False,
-            num_sanity_val_steps=0,
-            logger=TensorBoardLogger(place, "logs", "tensorboard"),
-        )
+        try:
+            trainer = Trainer(
+                accelerator=config.trainer.accelerator,
+                devices=config.trainer.devices,
+                strategy=build_strategy(config.trainer.strategy),
+                plugins=[AtomicCheckpoints(), SharedBatchNorm()],
+                use_distributed_sampler=False,
+                max_epochs=settings.epochs,
+                limit_train_batches=settings.batches or 1.0,
+                gradient_clip_val=settings.clip,
+                callbacks=callbacks + ([_Bar(refresh_rate=5)] if progress else []),
+                enable_progress_bar=progress,
+                enable_model_summary=False,
+                num_sanity_val_steps=0,
+                logger=TensorBoardLogger(place, "logs", "tensorboard"),
+            )
+        except (MisconfigurationException, ValueError) as error:
+            raise UserError(f"trainer: {str(error).splitlines()[0]}") from None
         if trainer.is_global_zero:
             sweep(place, CHECKPOINT)
         try:
@@ -217,13 +223,32 @@ def _claim(folder: Path, config: Config) -> None:
 
 
 def _read_config(folder: Path) -> Config:
+    path = folder / CONFIG
     try:
-        plain = yaml.safe_load((folder / CONFIG).read_text())
-    except yaml.YAMLError as error:
-        raise UserError(f"{folder / CONFIG}: {str(error).splitlines()[0]}") from None
+        text = path.read_text(encoding="utf-8")
+        plain = yaml.safe_load(text)
+    except (yaml.YAMLError, UnicodeDecodeError, RecursionError) as error:
+        raise UserError(f"{path}: {str(error).splitlines()[0]}") from None
     if not isinstance(plain, dict):
-        raise UserError(f"{folder / CONFIG}: holds no settings")
-    return from_plain(plain)
+        raise UserError(f"{path}: holds no settings")
+    if "${" in text:
+        raise UserError(f"{path}: holds ${{...}}, the settings of a run are plain values")
+    config = from_plain(plain)
+    check_limits(config)
+    return config
+
+
+def _read_shape(folder: Path) -> dict[str, Any]:
+    path = folder / SHAPE
+    try:
+        shape = json.loads(path.read_text(encoding="utf-8"))
+    except (ValueError, RecursionError):
+        raise UserError(f"{path}: is not JSON") from None
+    for key, most in (("sample_rate", 1_000_000), ("slots", 1000)):
+        value = shape.get(key) if isinstance(shape, dict) else None
+        if not isinstance(value, int) or not 0 < value <= most:
+            raise UserError(f"{path}: {key} is {value!r}, must be a whole number from 1 to {most}")
+    return {"train_seconds": None, **shape}
 
 
 def _provenance(config: Config) -> dict[str, Any]:

@@ -140,7 +140,12 @@ def _decode(sound: Sound, decoded: Path) -> None:
         try:
             blocks = soundfile.blocks(str(sound.path), blocksize=1 << 18, dtype="float32", always_2d=True)
             for block in blocks:
-                stream.write(np.rint(block * 32768).clip(-32768, 32767).astype("<i2").tobytes())
+                if not np.isfinite(block).all():
+                    number = stream.tell() // (2 * sound.channels) + int(
+                        (~np.isfinite(block)).any(-1).argmax()
+                    )
+                    raise BrokenFile(sound.path, f"sample {number} is no number")
+                stream.write(np.rint(block.clip(-1, 1) * 32768).clip(-32768, 32767).astype("<i2").tobytes())
         except soundfile.LibsndfileError as error:
             raise BrokenFile(sound.path, f"cannot be decoded ({error.error_string.rstrip('.')})") from None
         there = stream.tell() // (2 * sound.channels)

@@ -1,0 +1,392 @@
+"""Runs, settings and recordings from elsewhere: nothing in them is executed, and they cost little memory."""
+
+import json
+import os
+import pickle
+import resource
+import struct
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import soundfile
+import torch
+import yaml
+
+from torchmcl.audio.datasets import read_dataset, read_recording
+from torchmcl.audio.datasets.sound import open_sound, read_header
+from torchmcl.errors import UserError
+from torchmcl.experiments.config import compose_config
+from torchmcl.experiments.run import evaluate_run, load_network, train
+
+HEADER = "sound_event_recording,start_time,end_time,ele,azi,dist"
+
+
+class Bomb:
+    """Leaves a file behind when it is unpickled."""
+
+    def __init__(self, trace):
+        self.trace = str(trace)
+
+    def __reduce__(self):
+        return os.mkdir, (self.trace,)
+
+
+@pytest.fixture
+def trace(tmp_path):
+    """What must not exist when the test ends; the bomb itself is tried first, so that the test can fail."""
+    probe = tmp_path / "probe"
+    pickle.loads(pickle.dumps(Bomb(probe)))
+    assert probe.exists()
+    path = tmp_path / "trace"
+    yield path
+    assert not path.exists(), "a planted program was executed"
+
+
+@pytest.fixture(scope="module")
+def finished(scenes, tmp_path_factory):
+    """The files of a finished run, as bytes."""
+    words = [
+        "scale=smoke", "trainer.threads=1", "trainer.accelerator=cpu", f"data.folder={scenes}",
+        f"run={tmp_path_factory.mktemp('finished') / 'run'}", "training.epochs=1",
+    ]  # fmt: skip
+    folder = train(compose_config(words), progress=False)
+    return {
+        name: (folder / name).read_bytes() for name in ("config.yaml", "config.json", "model.safetensors")
+    }
+
+
+@pytest.fixture
+def foreign(finished, tmp_path):
+    """A copy of a finished run that somebody else may have tampered with."""
+    folder = tmp_path / "foreign"
+    folder.mkdir()
+    for name, content in finished.items():
+        (folder / name).write_bytes(content)
+    return folder
+
+
+def as_pickle(bomb):
+    return pickle.dumps(bomb)
+
+
+def as_torch(bomb):
+    path = Path(bomb.trace).with_suffix(".pt")
+    torch.save({"state_dict": {}, "callbacks": bomb}, path)
+    return path.read_bytes()
+
+
+def as_old_torch(bomb):
+    path = Path(bomb.trace).with_suffix(".pt")
+    torch.save({"state_dict": bomb}, path, _use_new_zipfile_serialization=False)
+    return path.read_bytes()
+
+
+@pytest.mark.parametrize("form", [as_pickle, as_torch, as_old_torch])
+def test_weights_that_are_a_pickle(form, foreign, trace):
+    (foreign / "model.safetensors").write_bytes(form(Bomb(trace)))
+    with pytest.raises(UserError, match=r"model\.safetensors: "):
+        load_network(foreign)
+
+
+@pytest.mark.parametrize("form", [as_pickle, as_torch, as_old_torch])
+def test_a_checkpoint_that_is_a_pickle(form, smoke, tmp_path, trace):
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "last.ckpt").write_bytes(form(Bomb(trace)))
+    with pytest.raises(UserError, match=r"last\.ckpt: is not a checkpoint of this program; remove it"):
+        train(compose_config(smoke("run")), progress=False)
+    assert (tmp_path / "run" / "last.ckpt").exists()
+
+
+@pytest.mark.parametrize("content", [b"", b"\0" * 100, b"PK\3\4" + b"\0" * 100, b"(dp0\n."])
+def test_a_checkpoint_that_is_rubbish(content, smoke, tmp_path):
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "last.ckpt").write_bytes(content)
+    with pytest.raises(UserError, match=r"last\.ckpt: is not a checkpoint of this program; remove it"):
+        train(compose_config(smoke("run")), progress=False)
+
+
+YAML = [
+    "!!python/object/apply:os.mkdir ['{trace}']",
+    "!!python/object/new:os.mkdir ['{trace}']",
+    "method: !!python/object/apply:os.mkdir ['{trace}']",
+    "method: {{name: !!python/object/apply:subprocess.check_call [['mkdir', '{trace}']]}}",
+    "method: !!python/name:os.mkdir",
+    "method: !!python/module:os",
+]
+
+
+@pytest.mark.parametrize("text", YAML)
+def test_settings_with_programs_in_yaml(text, foreign, trace):
+    (foreign / "config.yaml").write_text(text.format(trace=trace))
+    with pytest.raises(UserError, match=r"config\.yaml: could not determine a constructor"):
+        load_network(foreign)
+
+
+def settings(foreign):
+    return yaml.safe_load((foreign / "config.yaml").read_text())
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda plain, trace: plain | {"_target_": "os.mkdir", "_args_": [trace]},
+        lambda plain, trace: plain | {"method": plain["method"] | {"_target_": "os.mkdir"}},
+        lambda plain, trace: plain | {"method": plain["method"] | {"assign": "os.mkdir"}},
+        lambda plain, trace: plain | {"method": plain["method"] | {"kind": "torchmcl.losses.mcl_loss"}},
+        lambda plain, trace: plain | {"training": plain["training"] | {"schedule": f"os.mkdir('{trace}')"}},
+        lambda plain, trace: plain | {"hydra": {"run": {"dir": trace}}},
+        lambda plain, trace: plain | {"seed": "${oc.env:HOME}"},
+        lambda plain, trace: (
+            plain | {"training": plain["training"] | {"epochs": "${oc.create:${oc.env:HOME}}"}}
+        ),
+        lambda plain, trace: plain | {"method": plain["method"] | {"scores": "os.mkdir"}},
+        lambda plain, trace: plain | {"head": plain["head"] | {"output": "os.mkdir"}},
+    ],
+)
+@pytest.mark.usefixtures("unchecked")
+def test_settings_cannot_name_what_is_imported(change, foreign, trace):
+    (foreign / "config.yaml").write_text(yaml.safe_dump(change(settings(foreign), str(trace))))
+    with pytest.raises(UserError):
+        load_network(foreign)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["method._target_=os.mkdir"], ["+method._target_=os.mkdir"], ["_target_=os.mkdir"],
+        ["hydra.run.dir=trace"], ["hydra/launcher=basic"], ["method=../../../../etc/passwd"],
+        ["method.assign=os.mkdir"], ["method.kind=os.mkdir"], ["--config-dir=/tmp"], ["seed=${oc.env:HOME}"],
+    ],
+)  # fmt: skip
+def test_words_cannot_name_what_is_imported(words):
+    with pytest.raises(UserError):
+        compose_config(words)
+
+
+def test_secrets_of_the_environment_do_not_enter_a_run(foreign, monkeypatch):
+    monkeypatch.setenv("SECRET", "hunter2")
+    plain = settings(foreign)
+    (foreign / "config.yaml").write_text(yaml.safe_dump(plain | {"run": "${oc.env:SECRET}"}))
+    with pytest.raises(UserError, match=r"config\.yaml: holds .*, the settings of a run are plain values"):
+        load_network(foreign)
+
+
+@pytest.mark.parametrize(
+    "text", ["", "{}", "[]", "null", "{", '{"sample_rate": 1e99, "slots": 3}', '{"sample_rate": "x", "slots": 3}',
+             '{"sample_rate": 16000, "slots": -1}', '{"sample_rate": 16000, "slots": 1000000000000}',
+             '{"sample_rate": 0, "slots": 3}', "[" * 100000],
+)  # fmt: skip
+def test_a_shape_that_is_no_shape(text, foreign):
+    (foreign / "config.json").write_text(text)
+    with pytest.raises(UserError, match=r"config\.json: "):
+        load_network(foreign)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"network": {"filters": 10**9}}, {"network": {"units": 10**9}}, {"method": {"hypotheses": 10**12}},
+        {"method": {"hypotheses": -1}}, {"network": {"layers": 10**9}}, {"method": {"members": 10**9}},
+        {"network": {"nfft": 10**12}}, {"network": {"stride": 0}}, {"network": {"pools": [0]}},
+    ],
+    ids=str,
+)  # fmt: skip
+def test_settings_that_would_fill_the_memory(change, foreign):
+    plain = settings(foreign)
+    for group, values in change.items():
+        plain[group] |= values
+    (foreign / "config.yaml").write_text(yaml.safe_dump(plain))
+    with pytest.raises(UserError):
+        load_network(foreign)
+
+
+def test_weights_of_another_shape_are_refused(foreign, finished):
+    plain = settings(foreign)
+    plain["network"]["units"] = 16
+    (foreign / "config.yaml").write_text(yaml.safe_dump(plain))
+    with pytest.raises(UserError, match=r"model\.safetensors: "):
+        evaluate_run(foreign)
+    assert (foreign / "model.safetensors").read_bytes() == finished["model.safetensors"]
+
+
+def test_a_header_of_weights_that_announces_too_much(foreign):
+    (foreign / "model.safetensors").write_bytes(struct.pack("<Q", 2**62) + b"{}")
+    with pytest.raises(UserError, match=r"model\.safetensors: "):
+        load_network(foreign)
+    entry = {"x": {"dtype": "F32", "shape": [10**6, 10**6], "data_offsets": [0, 4 * 10**12]}}
+    text = json.dumps(entry).encode()
+    (foreign / "model.safetensors").write_bytes(struct.pack("<Q", len(text)) + text)
+    with pytest.raises(UserError, match=r"model\.safetensors: "):
+        load_network(foreign)
+
+
+def wav(path, *, frames=16, announced=None, channels=4, rate=16000, bits=16, tag=1, extra=b"", riff=None):
+    """A WAV file whose header says what it likes."""
+    block = channels * bits // 8
+    size = frames * block if announced is None else announced * block
+    form = struct.pack("<HHIIHH", tag, channels, rate, rate * block & 0xFFFFFFFF, block & 0xFFFF, bits)
+    body = b"fmt " + struct.pack("<I", 16) + form + extra + b"data" + struct.pack("<I", size & 0xFFFFFFFF)
+    content = body + b"\0" * (frames * block)
+    path.write_bytes(b"RIFF" + struct.pack("<I", riff or len(content) + 4) + b"WAVE" + content)
+    return path
+
+
+HOSTILE = {
+    "10^9 frames announced": ({"announced": 10**9}, "truncated"),
+    "the largest size": ({"announced": 2**29 - 1}, "truncated"),
+    "no samples": ({"frames": 0}, "has no samples"),
+    "no channels": ({"channels": 0}, "0 channels"),
+    "no rate": ({"rate": 0}, "at 0 Hz"),
+    "a rate of 2^32 - 1": ({"rate": 2**32 - 1}, None),
+    "a rate of 1": ({"rate": 1, "frames": 4000}, "announces 4000 s"),
+    "65,535 channels": ({"channels": 65535, "frames": 1}, "Too many channels"),
+    "a chunk of 4 GB": (
+        {"extra": b"junk" + struct.pack("<I", 2**32 - 1)},
+        "its header ends before the samples",
+    ),
+    "10,000 empty chunks": (
+        {"extra": (b"junk" + struct.pack("<I", 0)) * 10**4},
+        "its header ends before the samples",
+    ),
+    "an unknown coding": ({"tag": 0x4242}, "cannot be decoded"),
+    "two bits": ({"bits": 2}, "truncated"),
+    "an enormous RIFF": ({"riff": 2**32 - 1}, None),
+}
+
+
+@pytest.mark.parametrize("kind", HOSTILE)
+def test_hostile_sound_is_read_or_refused_in_bounded_memory(kind, tmp_path):
+    values, sentence = HOSTILE[kind]
+    path = wav(tmp_path / "a.wav", **values)
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    if sentence is None:
+        assert (
+            open_sound(path, tmp_path / "cache").size == read_header(path).frames * read_header(path).channels
+        )
+    else:
+        with pytest.raises(UserError, match=sentence):
+            open_sound(path, tmp_path / "cache")
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 64 * 1024, "64 MB"
+
+
+@pytest.mark.parametrize(
+    "content", [b"", b"R", b"RIFF", b"RIFF\0\0\0\0WAVE", b"fLaC", b"fLaC\0\0\0\x22", b"OggS", b"\0" * 4096]
+)
+def test_files_that_are_no_sound(content, tmp_path):
+    for suffix in (".wav", ".flac"):
+        path = tmp_path / f"a{suffix}"
+        path.write_bytes(content)
+        with pytest.raises(UserError, match=rf"a\{suffix}: "):
+            open_sound(path, tmp_path / "cache")
+
+
+def test_a_compressed_bomb_is_refused_by_its_header(tmp_path):
+    """Two hours of silence in a few kilobytes."""
+    path = tmp_path / "bomb.flac"
+    with soundfile.SoundFile(path, "w", 8000, 4, "PCM_16", format="FLAC") as stream:
+        for _ in range(121):
+            stream.write(np.zeros((60 * 8000, 4), np.int16))
+    assert path.stat().st_size < 2**20
+    with pytest.raises(UserError, match="announces 7260 s, must be at most 3600 s"):
+        open_sound(path, tmp_path / "cache")
+    assert not (tmp_path / "cache").exists()
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf, 1e38])
+def test_samples_that_are_no_numbers(value, tmp_path):
+    samples = np.zeros((100, 4), np.float32)
+    samples[50] = value
+    path = tmp_path / "a.wav"
+    soundfile.write(path, samples, 16000, "FLOAT")
+    if np.isfinite(value):
+        assert open_sound(path, tmp_path / "cache")[50].tolist() == [32767] * 4
+    else:
+        with pytest.raises(UserError, match=r"a\.wav: sample 50 is no number"):
+            open_sound(path, tmp_path / "cache")
+        assert not list((tmp_path / "cache").glob("*.pcm"))
+
+
+def describe(tmp_path, *rows):
+    for folder in ("wav_ov1_split1_30db", "desc_ov1_split1"):
+        (tmp_path / folder).mkdir(exist_ok=True)
+    wav(tmp_path / "wav_ov1_split1_30db" / "train_0.wav", frames=16000)
+    text = tmp_path / "desc_ov1_split1" / "train_0.csv"
+    text.write_bytes("\n".join([HEADER, *rows]).encode("utf-8", "surrogateescape"))
+    return text
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["../../../../etc/passwd", "/etc/passwd", "~/.ssh/id_rsa", "a\0b.wav", "file:///etc/passwd", "$(mkdir trace)",
+     "`mkdir trace`", "=HYPERLINK(1)", "..\\..\\x", "|mkdir trace", "\u202egnp.exe", "x" * 5000, "%s%n",
+     "{0.__class__}"],
+)  # fmt: skip
+def test_names_in_descriptions_are_only_names(name, tmp_path, monkeypatch):
+    """They label events; no file of that name is ever opened."""
+    describe(tmp_path, f'"{name}",0.1,0.4,10,20,1')
+    opened = []
+    sys_open = Path.open
+    monkeypatch.setattr(
+        Path, "open", lambda self, *args, **kwargs: opened.append(self) or sys_open(self, *args, **kwargs)
+    )
+    [recording] = read_dataset(tmp_path).recordings
+    assert recording.events[0].name == name
+    assert all(tmp_path in path.parents for path in opened)
+    assert not (tmp_path / "trace").exists()
+
+
+@pytest.mark.parametrize(
+    ("rows", "sentence"),
+    [
+        (["a" * (1 << 20)], "bytes long, must be at most"),
+        (['"' + "a" * 200000 + '",0,1,0,0,1'], "is not CSV"),
+        (["a.wav,1e999,2,0,0,1"], "must be a finite number"),
+        (["a.wav,0," + "9" * 400 + ",0,0,1"], "must be a finite number"),
+        (["a.wav,0x1,2,0,0,1"], "must be a finite number"),
+        (['"a.wav,0.1,0.4,10,20,1'], "columns, must be 6"),
+        (["a.wav;0.1;0.4;10;20;1"], "1 columns, must be 6"),
+        (["," * 100000], "columns, must be 6"),
+        (["\udcff\udcfe,0.1,0.4,10,20,1"], "is not UTF-8"),
+        (["a.wav,0.1,0.4,10,20,1"] * 2, "2 events sound"),
+    ],
+    ids=range(10),
+)
+def test_hostile_descriptions_are_refused(rows, sentence, tmp_path):
+    describe(tmp_path, *rows)
+    with pytest.raises(UserError, match=sentence):
+        read_dataset(tmp_path)
+
+
+def test_a_link_out_of_the_data_set_or_to_itself(tmp_path):
+    text = describe(tmp_path)
+    text.unlink()
+    text.symlink_to(text)
+    with pytest.raises(UserError, match=r"its description .* is missing"):
+        read_dataset(tmp_path)
+    loop = tmp_path / "loop.wav"
+    loop.symlink_to(loop)
+    with pytest.raises(UserError, match="no such file"):
+        read_recording(loop)
+
+
+def test_a_pipe_is_not_waited_for(tmp_path):
+    os.mkfifo(tmp_path / "a.wav")
+    with pytest.raises(UserError, match=r"a\.wav: no such file"):
+        read_recording(tmp_path / "a.wav")
+
+
+def test_a_hostile_header_costs_no_memory_in_a_process_of_its_own(tmp_path):
+    """256 MB beyond what the imports need are more than enough for 10^9 announced frames."""
+    path = wav(tmp_path / "a.wav", announced=10**9)
+    program = (
+        "import resource; from torchmcl.audio.datasets import open_sound; from torchmcl.errors import UserError;"
+        "used = int(open('/proc/self/statm').read().split()[0]) * resource.getpagesize();"
+        "resource.setrlimit(resource.RLIMIT_AS, (used + 2**28, used + 2**28))\n"
+        f"try: open_sound({str(path)!r})\n"
+        "except UserError as error: print(error)"
+    )
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert "truncated, 16 of" in ended.stdout
