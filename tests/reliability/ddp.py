@@ -23,7 +23,7 @@ def validate(run: str, words: list[str], devices: int) -> dict[str, float]:
     learner = Learner(load_network(run)[1], rmcl_loss, metrics=metrics)
     with quiet():
         trainer = Trainer(
-            accelerator="cpu", devices=devices, strategy=build_strategy("ddp" if devices > 1 else "auto"),
+            accelerator="cpu", devices=devices, strategy=build_strategy(config.trainer),
             use_distributed_sampler=False, logger=False, enable_progress_bar=False,
         )  # fmt: skip
         trainer.validate(learner, datamodule=build_data(config, progress=False), verbose=False)

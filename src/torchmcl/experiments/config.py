@@ -114,10 +114,11 @@ class TrainingConfig:
 
 @dataclass
 class TrainerConfig:
-    """Where it runs, as Lightning names it."""
+    """Where it runs, as Lightning names it; `devices` on each of `nodes` machines."""
 
     accelerator: str = "auto"
     devices: int = 1
+    nodes: int = 1
     strategy: str = "auto"
     threads: int | None = None
 

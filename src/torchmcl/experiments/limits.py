@@ -30,6 +30,7 @@ LIMITS: dict[str, tuple[float, float]] = {
     "training.weight_decay": (0, 1e3),
     "training.clip": (0, 1e9),
     "trainer.devices": (1, 1024),
+    "trainer.nodes": (1, 10_000),
     "trainer.threads": (1, 4096),
 }
 

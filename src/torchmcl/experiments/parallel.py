@@ -5,6 +5,7 @@ from lightning.pytorch.plugins import LayerSync
 from lightning.pytorch.strategies import DDPStrategy, Strategy
 from torch import Tensor, distributed, nn
 
+from torchmcl.experiments.config import TrainerConfig
 from torchmcl.training import together
 
 __all__ = ["SharedBatchNorm", "build_strategy"]
@@ -59,10 +60,13 @@ class _SharedBatchNorm2d(nn.BatchNorm2d):
         return centred * scale[:, None, None] + self.bias[:, None, None]
 
 
-def build_strategy(name: str) -> str | Strategy:
-    """Lightning's strategy of that name.
+def build_strategy(trainer: TrainerConfig) -> str | Strategy:
+    """Lightning's strategy of that name; `auto` is `ddp` where there is more than one process.
 
     For `ddp` without its exchange of buffers: they are the same everywhere, and processes that validate on more
     batches than others would wait for it in vain.
     """
-    return DDPStrategy(broadcast_buffers=False) if name == "ddp" else name
+    several = trainer.devices * trainer.nodes > 1
+    if trainer.strategy == "ddp" or (trainer.strategy == "auto" and several):
+        return DDPStrategy(broadcast_buffers=False)
+    return trainer.strategy

@@ -156,7 +156,8 @@ def _train_member(
             trainer = Trainer(
                 accelerator=config.trainer.accelerator,
                 devices=config.trainer.devices,
-                strategy=build_strategy(config.trainer.strategy),
+                num_nodes=config.trainer.nodes,
+                strategy=build_strategy(config.trainer),
                 plugins=[AtomicCheckpoints(), SharedBatchNorm()],
                 use_distributed_sampler=False,
                 max_epochs=settings.epochs,
