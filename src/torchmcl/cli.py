@@ -211,26 +211,37 @@ def evaluate(
 
 @app.command()
 def study(
-    name: Annotated[str, typer.Argument(help="`table1`, `table2`, `table3` or `table4` of the paper.")],
+    name: Annotated[
+        str,
+        typer.Argument(
+            help="`table1` to `table4`, `figure-statistics`, `figure-hypotheses`, `figure-winners`, "
+            "`figure-scenes`, or `all`."
+        ),
+    ],
     settings: Annotated[
         list[str] | None, typer.Argument(help="key=value for all runs, for example scale=smoke.")
     ] = None,
     out: Annotated[Path, typer.Option(help="Where runs and tables go.")] = Path("runs/study"),
     workers: Annotated[int | None, typer.Option(help="Runs at a time (one for each core).")] = None,
+    seeds: Annotated[int, typer.Option(help="Runs of each row in figures with error bars.", min=1)] = 3,
 ) -> None:
-    """The rows of a table of the paper: missing runs are trained, finished ones reused.
+    """A table or figure of the paper: missing runs are trained, finished ones reused.
 
     Example: `torchmcl study table1 scale=smoke`
 
-    Writes the runs, and the table as Markdown, LaTeX and HTML with the paper's numbers beside ours.
+    Example: `torchmcl study table1 scale=paper network=paper data=ansyn data.folder=ANSYN`
+
+    Writes the runs; a table as Markdown, LaTeX and HTML with the paper's numbers beside ours, a figure as PNG
+    and PDF.
 
     Read more: docs/howto/tables.md
     """
     from torchmcl.experiments.study import run_study
 
-    table = run_study(name, settings or [], out=out, workers=workers)
-    print(table.read_text())
-    print(f"{table.with_suffix('')}.md, .tex and .html")
+    for written in run_study(name, settings or [], out=out, workers=workers, seeds=seeds):
+        if written.suffix == ".md":
+            print(written.read_text())
+        print(written)
 
 
 @app.command()

@@ -1,6 +1,9 @@
 """Studies: rows are trained once, and tables say what was found beside what was published."""
 
+from dataclasses import replace
+
 import pytest
+from matplotlib.pyplot import imread
 
 from torchmcl.errors import UserError
 from torchmcl.experiments import study
@@ -20,7 +23,7 @@ def test_the_published_numbers_are_those_of_the_abstracts_claims():
 
 @pytest.mark.parametrize("name", study.STUDIES)
 def test_every_row_of_every_table_composes(name):
-    for data, rows in study.STUDIES[name]:
+    for data, rows in study.STUDIES[name].parts:
         for row in rows:
             config = compose_config([f"data={data}", *row.settings])
             assert config.data.condition is not None
@@ -29,9 +32,9 @@ def test_every_row_of_every_table_composes(name):
 
 def test_a_study_trains_what_is_missing_and_reuses_the_rest(tmp_path, monkeypatch):
     rows = (study.PIT, study._row("rMCL, 3 hyp.", "rmcl", "method.hypotheses=3", key="rmcl-3"))
-    monkeypatch.setitem(study.STUDIES, "table1", (("simulated", rows),))
+    monkeypatch.setitem(study.STUDIES, "table1", study.Study((("simulated", rows),), study._write_table))
     settings = ["scale=smoke", f"data.folder={tmp_path / 'scenes'}"]
-    table = study.run_study("table1", settings, out=tmp_path / "out", workers=2)
+    (table,) = study.run_study("table1", settings, out=tmp_path / "out", workers=2)
     assert {path.suffix for path in table.parent.glob("table1.*")} == {".md", ".tex", ".html"}
     text = table.read_text()
     assert "| PIT |" in text
@@ -40,11 +43,23 @@ def test_a_study_trains_what_is_missing_and_reuses_the_rest(tmp_path, monkeypatc
     assert sorted(path.parent.name for path in runs) == ["simulated-pit-seed0", "simulated-rmcl-3-seed0"]
     study.run_study("table1", settings, out=tmp_path / "out", workers=1)
     assert all(path.stat().st_mtime_ns == before for path, before in runs.items())
+    for name, parts in (
+        ("figure-hypotheses", (study._row("rMCL", "rmcl", "method.hypotheses=3", key="rmcl-3"),)),
+        ("figure-winners", rows[1:]),
+        ("figure-scenes", rows[::-1]),
+        ("figure-statistics", rows),
+    ):
+        changed = replace(study.STUDIES[name], parts=(("simulated", parts),))
+        monkeypatch.setitem(study.STUDIES, name, changed)
+        (figure,) = study.run_study(name, settings, out=tmp_path / "out", workers=1, seeds=1)
+        assert imread(figure).std() > 0
+        assert figure.with_suffix(".pdf").read_bytes().startswith(b"%PDF")
+    assert all(path.stat().st_mtime_ns == before for path, before in runs.items())
 
 
 def test_a_failed_run_is_named(tmp_path, monkeypatch):
     rows = (study._row("broken", "rmcl", key="rmcl"),)
-    monkeypatch.setitem(study.STUDIES, "table1", (("simulated", rows),))
+    monkeypatch.setitem(study.STUDIES, "table1", study.Study((("simulated", rows),), study._write_table))
     settings = ["scale=smoke", f"data.folder={tmp_path / 'scenes'}", "network.pools=[7]"]
     with pytest.raises(UserError, match=r"simulated-rmcl-seed0: training failed, see .*train.log"):
         study.run_study("table1", settings, out=tmp_path / "out", workers=1)

@@ -1,48 +1,108 @@
-"""Many runs: the rows of the paper's tables, trained where missing, several at a time."""
+"""Many runs: the rows of the paper's tables and figures, trained where missing, several at a time."""
 
 import json
 import os
-import subprocess
-import sys
-from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor, as_completed
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-
 from torchmcl.errors import UserError
+from torchmcl.experiments import figures
 from torchmcl.experiments.build import build_data
-from torchmcl.experiments.config import Config, compose_config
+from torchmcl.experiments.config import compose_config
+from torchmcl.experiments.figures import Result
+from torchmcl.experiments.jobs import Job, run_jobs
 from torchmcl.experiments.published import ANSYN, RESYN, Cells
 from torchmcl.experiments.tables import Line, Sheet, write_sheet
 
-__all__ = ["STUDIES", "Row", "run_study"]
+__all__ = ["STUDIES", "Part", "Row", "Study", "run_study"]
 
 
 @dataclass(frozen=True)
 class Row:
-    """A row of a table: its label, its place in the published table, and the settings that make it."""
+    """A method of a table or figure: its label, its place in the published table, and its settings."""
 
     label: str
     key: str
     settings: tuple[str, ...]
 
 
+@dataclass(frozen=True)
+class Part:
+    """The rows on one data set, and where the runs of each row are, one for each seed."""
+
+    data: str
+    rows: tuple[Row, ...]
+    runs: tuple[tuple[Path, ...], ...]
+
+    def results(self) -> list[Result]:
+        """What the runs found on the test recordings."""
+        return [
+            Result(row.label, [_found(run) for run in runs], runs[0])
+            for row, runs in zip(self.rows, self.runs, strict=True)
+        ]
+
+
+@dataclass(frozen=True)
+class Study:
+    """What is run on which data, and what is made of it; `several` seeds or one."""
+
+    parts: tuple[tuple[str, tuple[Row, ...]], ...]
+    write: Callable[[Path, Sequence[Part]], Path]
+    several: bool = False
+
+
 def _row(label: str, method: str, *settings: str, key: str | None = None) -> Row:
     return Row(label, key or method, (f"method={method}", *settings))
 
 
+def _sizes(method: str, name: str, sizes: Sequence[int]) -> tuple[Row, ...]:
+    return tuple(
+        _row(f"{name}, {k} hyp.", method, f"method.hypotheses={k}", key=method if k == 5 else f"{method}-{k}")
+        for k in sizes
+    )
+
+
+def _write_table(path: Path, parts: Sequence[Part]) -> Path:
+    sheets = [
+        Sheet(
+            f"{part.data}, scale {path.parent.name}",
+            [
+                Line(result.label, result.cells[0], PUBLISHED.get(part.data, {}).get(row.key))
+                for row, result in zip(part.rows, part.results(), strict=True)
+            ],
+        )
+        for part in parts
+    ]
+    return write_sheet(path, path.name, sheets)
+
+
+def _write_statistics(path: Path, parts: Sequence[Part]) -> Path:
+    return figures.statistics(path, {part.data: part.results() for part in parts})
+
+
+def _write_sizes(path: Path, parts: Sequence[Part]) -> Path:
+    return figures.sizes(path, {part.data: part.results() for part in parts})
+
+
+def _write_winners(path: Path, parts: Sequence[Part]) -> Path:
+    return figures.winners(path, parts[0].results()[0])
+
+
+def _write_scenes(path: Path, parts: Sequence[Part]) -> Path:
+    return figures.scenes(path, *parts[0].results())
+
+
 PIT = _row("PIT", "pit")
 PIT_IN_ORDER = _row("PIT in start order", "pit_in_order")
+WTA1 = _row("WTA, 1 hyp.", "wta1")
 RMCL = _row("rMCL, 5 hyp.", "rmcl")
 OURS = _row("transport-rMCL, 5 hyp.", "transport_rmcl")
 BASELINES = (
     PIT,
     PIT_IN_ORDER,
     _row("IE (5 members)", "ie"),
-    _row("WTA, 1 hyp.", "wta1"),
+    WTA1,
     _row("WTA, 5 hyp.", "wta"),
     _row("top-n-WTA, 5 hyp.", "top_n_wta"),
     _row("ε-WTA, 5 hyp.", "eps_wta"),
@@ -50,98 +110,80 @@ BASELINES = (
     OURS,
 )
 VARIANTS = (RMCL, _row("top-n-rMCL, 5 hyp.", "top_n_rmcl"), _row("ε-rMCL, 5 hyp.", "eps_rmcl"), OURS)
-SIZES = (
-    PIT,
-    PIT_IN_ORDER,
-    _row("WTA, 1 hyp.", "wta1"),
-    *(
-        _row(f"rMCL, {k} hyp.", "rmcl", f"method.hypotheses={k}", key="rmcl" if k == 5 else f"rmcl-{k}")
-        for k in (3, 5, 10, 20)
+SIZES = _sizes("rmcl", "rMCL", (3, 5, 10, 20))
+
+STUDIES: dict[str, Study] = {
+    "table1": Study((("simulated", BASELINES),), _write_table),
+    "table2": Study((("reverberant", BASELINES),), _write_table),
+    "table3": Study((("simulated", VARIANTS), ("reverberant", VARIANTS)), _write_table),
+    "table4": Study((("simulated", (PIT, PIT_IN_ORDER, WTA1, *SIZES, OURS)),), _write_table),
+    "figure-statistics": Study(
+        (("simulated", (PIT, RMCL, OURS)), ("reverberant", (PIT, RMCL, OURS))),
+        _write_statistics,
+        several=True,
     ),
-)
-
-STUDIES: dict[str, tuple[tuple[str, tuple[Row, ...]], ...]] = {
-    "table1": (("simulated", BASELINES),),
-    "table2": (("reverberant", BASELINES),),
-    "table3": (("simulated", VARIANTS), ("reverberant", VARIANTS)),
-    "table4": (("simulated", SIZES),),
+    "figure-hypotheses": Study((("simulated", SIZES),), _write_sizes, several=True),
+    "figure-winners": Study((("simulated", _sizes("rmcl", "rMCL", (20,))),), _write_winners),
+    "figure-scenes": Study((("simulated", (RMCL, PIT)),), _write_scenes),
 }
-"""Each table of the paper as parts: the data and its rows."""
+"""Each table and figure of the paper: the data, its rows, and what is made of them."""
 
-PUBLISHED: dict[str, dict[str, Cells]] = {"simulated": ANSYN, "reverberant": RESYN}
+PUBLISHED: dict[str, dict[str, Cells]] = {
+    "simulated": ANSYN, "ansyn": ANSYN, "reverberant": RESYN, "resyn": RESYN,
+}  # fmt: skip
 
 
 def run_study(
-    name: str, settings: Sequence[str], *, out: Path = Path("runs/study"), workers: int | None = None
-) -> Path:
-    """Train the missing rows of a table, `workers` at a time, and write it as Markdown, LaTeX and HTML."""
-    if name not in STUDIES:
-        raise UserError(f"no study {name}; there are {', '.join(STUDIES)}")
-    if any(word.startswith(("method=", "data=", "run=")) for word in settings):
-        raise UserError("method, data and run are chosen by the study; give others, for example scale=smoke")
+    name: str,
+    settings: Sequence[str],
+    *,
+    out: Path = Path("runs/study"),
+    workers: int | None = None,
+    seeds: int = 3,
+) -> list[Path]:
+    """Train the missing rows of a table or figure, or of `all`, `workers` at a time, and write it.
+
+    Figures with error bars have `seeds` runs of each row. A setting `data=NAME` takes that data set in place of
+    the study's own.
+    """
+    if name not in (*STUDIES, "all"):
+        raise UserError(f"no study {name}; there are {', '.join(STUDIES)} and all")
+    if any(word.startswith(("method=", "run=")) for word in settings):
+        raise UserError("method and run are chosen by the study; give others, for example scale=smoke")
     workers = workers or os.cpu_count() or 1
-    parts = []
-    for data, rows in STUDIES[name]:
-        configs = [_config(row, data, settings, out) for row in rows]
-        build_data(configs[0], workers=workers)
-        _train([config for config in configs if not _done(config)], settings, workers)
-        lines = [
-            Line(row.label, _found(config), PUBLISHED[data].get(row.key))
-            for row, config in zip(rows, configs, strict=True)
-        ]
-        parts.append(Sheet(f"{data}, scale {configs[0].scale}, seed {configs[0].seed}", lines))
-    return write_sheet(out / configs[0].scale / name, name, parts)
+    names = list(STUDIES) if name == "all" else [name]
+    return [_run(each, STUDIES[each], settings, out, workers, seeds) for each in names]
 
 
-def _config(row: Row, data: str, settings: Sequence[str], out: Path) -> Config:
-    config = compose_config([f"data={data}", *row.settings, *settings])
-    config.run = str(out / config.scale / f"{data}-{row.key}-seed{config.seed}")
-    return config
+def _run(name: str, study: Study, settings: Sequence[str], out: Path, workers: int, seeds: int) -> Path:
+    chosen = [word.removeprefix("data=") for word in settings if word.startswith("data=")]
+    others = [word for word in settings if not word.startswith("data=")]
+    parts, scale = [], ""
+    for data, rows in ((chosen[-1], study.parts[0][1]),) if chosen else study.parts:
+        plan = [_jobs(row, data, others, out, seeds if study.several else 1) for row in rows]
+        config = compose_config(plan[0][0].settings)
+        build_data(config, workers=workers)
+        run_jobs([job for jobs in plan for job in jobs], workers=workers)
+        scale = config.scale
+        parts.append(Part(data, rows, tuple(tuple(job.run for job in jobs) for jobs in plan)))
+    return study.write(out / scale / name, parts)
 
 
-def _done(config: Config) -> bool:
-    return (Path(config.run or "") / "metrics.json").exists()
+def _jobs(row: Row, data: str, settings: Sequence[str], out: Path, seeds: int) -> list[Job]:
+    """The runs of a row: with the seed of the settings and those that follow."""
+    words = (f"data={data}", *row.settings, *settings)
+    config = compose_config(words)
+    folder = out / config.scale
+    return [
+        Job(folder / f"{data}-{row.key}-seed{seed}", (*words, f"seed={seed}"))
+        for seed in range(config.seed, config.seed + seeds)
+    ]
 
 
-def _found(config: Config) -> Cells:
-    groups = json.loads((Path(config.run or "") / "metrics.json").read_text())["test"]["groups"]
+def _found(run: Path) -> Cells:
+    groups = json.loads((run / "metrics.json").read_text())["test"]["groups"]
     return tuple(
         (groups[group][metric]["mean"], groups[group][metric]["std"])
         for metric in ("emd", "oracle")
-        for group in ("D1", "D2", "D3")
+        for group in sorted(groups)
     )
-
-
-def _train(configs: Sequence[Config], settings: Sequence[str], workers: int) -> None:
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    with (
-        ThreadPoolExecutor(workers) as pool,
-        Progress(*columns, console=Console(stderr=True)) as bar,
-    ):
-        task = bar.add_task("runs", total=len(configs))
-        pending = {pool.submit(_train_one, config, settings): config for config in configs}
-        try:
-            for future in as_completed(pending):
-                future.result()
-                bar.advance(task)
-        except BaseException:
-            pool.shutdown(wait=False, cancel_futures=True)
-            raise
-
-
-def _train_one(config: Config, settings: Sequence[str]) -> None:
-    """In a process of its own with one thread: two such are faster than one with two threads."""
-    words = [
-        f"method={config.method.name}", f"data={config.data.name}", f"run={config.run}", "trainer.threads=1",
-        f"method.hypotheses={'null' if config.method.hypotheses is None else config.method.hypotheses}",
-        *settings,
-    ]  # fmt: skip
-    log = Path(config.run or "") / "train.log"
-    log.parent.mkdir(parents=True, exist_ok=True)
-    with log.open("w") as stream:
-        ended = subprocess.run(
-            [sys.executable, "-m", "torchmcl", "train", *words],
-            stdout=stream, stderr=subprocess.STDOUT, check=False, env={**os.environ, "OMP_NUM_THREADS": "1"},
-        )  # fmt: skip
-    if ended.returncode:
-        raise UserError(f"{config.run}: training failed, see {log}")
