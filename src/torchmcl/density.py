@@ -38,7 +38,7 @@ class Law(Protocol):
 
 @dataclass(frozen=True)
 class Dirac:
-    """All the mass of a cell in its hypothesis: `π_k = δ(f_k)`, the law of the paper's metrics (eq. 11).
+    """All the mass of a cell in its hypothesis: `π_k = δ(f_k)`, the law of the paper's metrics (eq. 12).
 
     >>> mixture = Hypotheses(torch.tensor([[0.0], [3.0]])).density(Dirac())
     >>> mixture.mean, mixture.prob(lambda y: y[..., 0] < 1).value
@@ -67,7 +67,7 @@ class Dirac:
 
 @dataclass(frozen=True)
 class Uniform:
-    """The least informative law: `π_k(y) = 1(y in cell k) / volume(cell k)` (eq. 10).
+    """The least informative law: `π_k(y) = 1(y in cell k) / volume(cell k)` (eq. 11).
 
     On the sphere the density is one by area: it integrates to 1 against `cos(elevation) dazimuth delevation`.
 

@@ -123,7 +123,7 @@ class Hypotheses:
     def sample(
         self, shape: tuple[int, ...] = (), generator: torch.Generator | None = None
     ) -> Float[Tensor, "*sample_batch dim"]:
-        """Draws `(*shape, *batch, dim)` from the mixture of Diracs (eq. 11)."""
+        """Draws `(*shape, *batch, dim)` from the mixture of Diracs (eq. 12)."""
         count = torch.Size(shape).numel()
         probs = self.probs.reshape(-1, self.n_hypotheses)
         drawn = (

@@ -36,18 +36,25 @@ class MCLRegressor(RegressorMixin, BaseEstimator):
     Adam, a cosine schedule and early stopping on a held-out part of the data. Inputs and targets are
     standardised inside; targets by one scale for all coordinates, so that Voronoi cells keep their shape.
 
-    Parameters
-    ----------
-    n_hypotheses: K.
-    hidden: units of each hidden layer.
-    scores: `"softmax"`, one distribution over the cells; `"sigmoid"`, the paper's, which also counts targets;
-        `None`, no scores.
-    distance, assign, beta, negatives: as in `rmcl_loss`; the distance acts on standardised targets.
-    learning_rate, batch_size, max_epochs: of training; `batch_size=None` chooses one from the amount of data.
-    patience: epochs without a better validation loss after which training stops; `None` never stops early.
-    validation_fraction: the part of the data that is held out for that.
-    random_state: seed, generator or `None`, as everywhere in scikit-learn.
-    progress: whether to show a progress bar.
+    n_hypotheses
+        K.
+    hidden
+        Units of each hidden layer.
+    scores
+        `"softmax"`, one distribution over the cells; `"sigmoid"`, the paper's, which also counts targets; `None`,
+        no scores.
+    distance, assign, beta, negatives
+        As in `rmcl_loss`; the distance acts on standardised targets.
+    learning_rate, batch_size, max_epochs
+        Of training; `batch_size=None` chooses one from the amount of data.
+    patience
+        Epochs without a better validation loss after which training stops; `None` never stops early.
+    validation_fraction
+        The part of the data that is held out for that.
+    random_state
+        Seed, generator or `None`, as everywhere in scikit-learn.
+    progress
+        Whether to show a progress bar.
 
     >>> x = np.linspace(0, 1, 400)[:, None]
     >>> y = np.where(np.arange(400) % 2, x[:, 0], -x[:, 0])
