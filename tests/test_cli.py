@@ -73,7 +73,7 @@ def test_version(monkeypatch, capsys):
         (["simulate", "x", "--snr", "1000"], "snr is 1000, it must be between 0 and 100"),
         (
             ["simulate", "x", "--condition", "wet"],
-            "condition is 'wet', it must be one of anechoic, reverberant",
+            "condition is 'wet', it must be one of anechoic, reverberant, mixed",
         ),
         (["inspect", "nowhere"], "nowhere: no such file or folder"),
         (["toy", "--preset", "fast"], "--preset must be one of paper, tuned, got 'fast'"),

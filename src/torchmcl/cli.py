@@ -95,7 +95,7 @@ def toy_outliers(
 @app.command()
 def simulate(
     out: Annotated[Path, typer.Argument(help="The folder to make, or to go on with.")],
-    condition: Annotated[str, typer.Option(help="`anechoic` or `reverberant`.")] = "anechoic",
+    condition: Annotated[str, typer.Option(help="`anechoic`, `reverberant` or `mixed`.")] = "anechoic",
     recordings: Annotated[
         int,
         typer.Option(help="Recordings per split and overlap; in the layout `tut` a fifth are for testing."),
@@ -105,6 +105,9 @@ def simulate(
     events: Annotated[
         Path | None, typer.Option(help="Your own sounds: one subfolder a class. Otherwise synthesised.")
     ] = None,
+    synthesised: Annotated[
+        bool, typer.Option("--synthesised", help="Synthesised sounds too, next to your own.")
+    ] = False,
     snr: Annotated[float, typer.Option(help="Decibels from the sounds down to diffuse white noise.")] = 30.0,
     grid: Annotated[float, typer.Option(help="Degrees between directions, 0 for continuous ones.")] = 10.0,
     seed: Annotated[int, typer.Option(help="The same seed gives the same bytes.")] = 0,
@@ -132,6 +135,7 @@ def simulate(
         duration=duration,
         sample_rate=sample_rate,
         events=events,
+        synthesised=synthesised,
         snr=snr,
         grid=grid,
         seed=seed,

@@ -34,7 +34,7 @@ def degrees_apart(directions: np.ndarray, truth: np.ndarray) -> np.ndarray:
 @pytest.mark.parametrize(
     ("name", "value", "message"),
     [
-        ("condition", "dry", "condition is 'dry', it must be one of anechoic, reverberant"),
+        ("condition", "dry", "condition is 'dry', it must be one of anechoic, reverberant, mixed"),
         ("layout", "dcase20", "layout is 'dcase20', it must be one of tut, dcase19"),
         ("convention", "ambix", "convention is 'ambix', it must be one of acn-n3d, acn-sn3d, fuma"),
         ("recordings", 1, "recordings is 1, it must be between 2 and 100000"),

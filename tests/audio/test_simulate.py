@@ -18,8 +18,9 @@ import pytest
 import soundfile
 from typer.testing import CliRunner
 
+from torchmcl.audio.events import folder_clips, synthesised_clips
 from torchmcl.audio.layouts import overlap_table, settings_for, takes
-from torchmcl.audio.scenes import SceneSettings
+from torchmcl.audio.scenes import SceneSettings, compose
 from torchmcl.audio.simulate import simulate
 from torchmcl.cli import app
 from torchmcl.errors import UserError
@@ -154,7 +155,7 @@ def test_killed_and_restarted_it_makes_the_same_folder(tmp_path):
     )
     (tmp_path / "run.py").write_text(script)
     process = subprocess.Popen([sys.executable, tmp_path / "run.py"], stderr=subprocess.DEVNULL)
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 300
     while len(list((tmp_path / "killed").rglob("*.csv"))) < enough and time.monotonic() < deadline:
         time.sleep(0.001)
     process.kill()
@@ -252,7 +253,7 @@ def test_the_command_makes_recordings_and_prints_the_overlaps(tmp_path, made):
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        (["--condition", "dry"], "condition is 'dry', it must be one of anechoic, reverberant"),
+        (["--condition", "dry"], "condition is 'dry', it must be one of anechoic, reverberant, mixed"),
         (["--layout", "wav"], "layout is 'wav', it must be one of tut, dcase19"),
         (["--duration", "0"], "duration is 0, it must be between 1 and 3600"),
         (["--workers", "0"], "workers is 0, it must be at least 1"),
@@ -268,3 +269,26 @@ def test_a_wrong_value_ends_with_one_sentence(tmp_path, monkeypatch, capsys, arg
     assert ending.value.code == 2
     assert capsys.readouterr().err == f"torchmcl: {sentence}\n"
     assert not (tmp_path / "out").exists()
+
+
+def test_mixed_recordings_are_half_in_rooms_and_half_of_synthesised_sounds(tmp_path):
+    for number in range(30):
+        (tmp_path / "events" / "beep").mkdir(parents=True, exist_ok=True)
+        tone = np.sin(np.arange(4000) * (0.1 + number / 100)).astype(np.float32)
+        soundfile.write(tmp_path / "events" / "beep" / f"{number}.wav", tone, 8000)
+    settings = SceneSettings(
+        "mixed", recordings=10, duration=2.0, sample_rate=8000, events=tmp_path / "events", synthesised=True
+    )
+    clips = (*folder_clips(tmp_path / "events"), *synthesised_clips(0))
+    indoors = [
+        compose(settings, clips, 1, 0, np.random.default_rng(seed)).room is not None for seed in range(100)
+    ]
+    assert 30 < sum(indoors) < 70
+    simulate(tmp_path / "scenes", settings)
+    labels = {
+        row.split(",")[0][:-7]
+        for path in (tmp_path / "scenes").rglob("*.csv")
+        for row in path.read_text().splitlines()[1:]
+    }
+    assert "beep" in labels
+    assert len(labels) > 5

@@ -57,7 +57,7 @@ def _dcase19(settings: SceneSettings) -> Iterator[Take]:
         which = "eval" if split == 5 else "dev"
         for overlap in (1, 2):
             for index in range(settings.recordings):
-                room = index % len(ROOMS) if settings.condition == "reverberant" else 0
+                room = index % len(ROOMS) if settings.condition != "anechoic" else 0
                 number = 2 * index + overlap
                 name = f"split0_{number}" if split == 5 else f"split{split}_ir{room}_ov{overlap}_{number}"
                 yield Take(

@@ -16,7 +16,7 @@ from torchmcl.errors import UserError
 
 __all__ = ["Placement", "Scene", "SceneSettings", "compose", "overlap_shares", "render"]
 
-CONDITIONS = ("anechoic", "reverberant")
+CONDITIONS = ("anechoic", "reverberant", "mixed")
 ELEVATIONS = {"tut": (-60.0, 50.0), "dcase19": (-40.0, 40.0)}
 NEAREST, FURTHEST = 1.0, 4.0
 LEVELS = (-3.0, 3.0)
@@ -32,9 +32,9 @@ class SceneSettings:
     """What `simulate` makes; every value is checked here.
 
     `recordings` is the number per split and overlap; in the layout of TUT Sound Events 2018 a fifth of them
-    are test recordings and the others train, as there. `events` is a folder with a subfolder a class, or None
-    for synthesised sounds. `snr` is in decibels. `grid` is the step of azimuths and elevations in degrees, 0
-    for continuous ones.
+    are test recordings and the others train, as there. Half of `mixed` recordings are reverberant. `events` is
+    a folder with a subfolder a class, or None for synthesised sounds; with `synthesised` both are used. `snr`
+    is in decibels. `grid` is the step of azimuths and elevations in degrees, 0 for continuous ones.
     """
 
     condition: str = "anechoic"
@@ -42,6 +42,7 @@ class SceneSettings:
     duration: float = 30.0
     sample_rate: int = 44100
     events: str | Path | None = None
+    synthesised: bool = False
     snr: float = 30.0
     grid: float = 10.0
     seed: int = 0
@@ -114,7 +115,8 @@ def compose(
     degrees apart or more. Distances are 1 to 4 m, less where a wall is nearer. In reverberant scenes `room` is
     the index of the room.
     """
-    place = ROOMS[room] if settings.condition == "reverberant" else None
+    indoors = settings.condition == "reverberant" or (settings.condition == "mixed" and rng.random() < 0.5)
+    place = ROOMS[room] if indoors else None
     microphone = np.zeros(3) if place is None else random_microphone(place, rng)
     classes = list(by_label(clips).values())
     placements: list[Placement] = []

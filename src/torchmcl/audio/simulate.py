@@ -31,7 +31,7 @@ from torchmcl.files import atomic, locked, write_json, write_text
 __all__ = ["simulate"]
 
 SETTINGS = "simulation.json"
-FORMAT = 1
+FORMAT = 2
 
 
 def simulate(out: str | Path, settings: SceneSettings, workers: int = 1, progress: bool = False) -> int:
@@ -43,7 +43,9 @@ def simulate(out: str | Path, settings: SceneSettings, workers: int = 1, progres
     if workers < 1:
         raise UserError(f"workers is {workers}, it must be at least 1")
     out = Path(out)
-    clips = synthesised_clips(settings.seed) if settings.events is None else folder_clips(settings.events)
+    clips = () if settings.events is None else folder_clips(settings.events)
+    if settings.events is None or settings.synthesised:
+        clips += synthesised_clips(settings.seed)
     layout = LAYOUTS[settings.layout]
     pools = deal(clips, layout.splits, settings.seed, layout.parted)
     with locked(out) as handle:
@@ -159,7 +161,7 @@ def _identity(settings: SceneSettings, clips: Sequence[Clip]) -> dict[str, Any]:
     values = asdict(settings)
     del values["events"]
     files = {c.name: [c.path.name, c.path.stat().st_size] for c in clips if c.path is not None}
-    return {"format": FORMAT, **values, "events": files or "synthesised"}
+    return {"format": FORMAT, **values, "synthesised": len(files) < len(clips), "events": files}
 
 
 def _agree(out: Path, settings: SceneSettings, clips: Sequence[Clip]) -> None:

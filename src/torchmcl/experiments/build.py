@@ -37,6 +37,8 @@ def build_data(config: Config, *, workers: int = 1, progress: bool = True) -> Au
             duration=data.duration,
             sample_rate=data.sample_rate,
             events=data.events,
+            synthesised=data.synthesised,
+            grid=data.grid,
             seed=data.seed,
             convention=data.convention,
         )
@@ -111,10 +113,11 @@ def build_schedule(name: ScheduleName) -> Schedule:
 
 
 def _scene_folder(data: DataConfig) -> Path:
-    sounds = Path(data.events).name if data.events else "synthesised"
-    return Path("data") / (
-        f"{data.condition}-{sounds}-{data.recordings}x{data.duration:g}s-{data.sample_rate}hz-seed{data.seed}"
-    )
+    sounds = [Path(data.events).name] if data.events else []
+    if data.synthesised or not sounds:
+        sounds.append("synthesised")
+    size = f"{data.recordings}x{data.duration:g}s-{data.sample_rate}hz-grid{data.grid:g}-seed{data.seed}"
+    return Path("data") / "-".join([str(data.condition), *sounds, size])
 
 
 def _hypotheses(method: MethodConfig, slots: int) -> int:

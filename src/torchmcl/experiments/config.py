@@ -70,6 +70,8 @@ class DataConfig:
     duration: float = 30.0
     sample_rate: int = 44100
     events: str | None = None
+    synthesised: bool = False
+    grid: float = 10.0
     seed: int = 0
     fold: int = 1
     convention: str = "acn-n3d"
