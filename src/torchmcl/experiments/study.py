@@ -4,6 +4,7 @@ import json
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from torchmcl.errors import UserError
@@ -140,11 +141,13 @@ def run_study(
     out: Path = Path("runs/study"),
     workers: int | None = None,
     seeds: int = 3,
+    on: str = "local",
+    address: str | None = None,
 ) -> list[Path]:
     """Train the missing rows of a table or figure, or of `all`, `workers` at a time, and write it.
 
     Figures with error bars have `seeds` runs of each row. A setting `data=NAME` takes that data set in place of
-    the study's own.
+    the study's own. Runs are done where `run_jobs` does them with `on` and `address`.
     """
     if name not in (*STUDIES, "all"):
         raise UserError(f"no study {name}; there are {', '.join(STUDIES)} and all")
@@ -152,10 +155,19 @@ def run_study(
         raise UserError("method and run are chosen by the study; give others, for example scale=smoke")
     workers = workers or os.cpu_count() or 1
     names = list(STUDIES) if name == "all" else [name]
-    return [_run(each, STUDIES[each], settings, out, workers, seeds) for each in names]
+    work = partial(run_jobs, workers=workers, on=on, address=address)
+    return [_run(each, STUDIES[each], settings, out, work, workers, seeds) for each in names]
 
 
-def _run(name: str, study: Study, settings: Sequence[str], out: Path, workers: int, seeds: int) -> Path:
+def _run(
+    name: str,
+    study: Study,
+    settings: Sequence[str],
+    out: Path,
+    work: Callable[[Sequence[Job]], None],
+    workers: int,
+    seeds: int,
+) -> Path:
     chosen = [word.removeprefix("data=") for word in settings if word.startswith("data=")]
     others = [word for word in settings if not word.startswith("data=")]
     parts, scale = [], ""
@@ -163,7 +175,7 @@ def _run(name: str, study: Study, settings: Sequence[str], out: Path, workers: i
         plan = [_jobs(row, data, others, out, seeds if study.several else 1) for row in rows]
         config = compose_config(plan[0][0].settings)
         build_data(config, workers=workers)
-        run_jobs([job for jobs in plan for job in jobs], workers=workers)
+        work([job for jobs in plan for job in jobs])
         scale = config.scale
         parts.append(Part(data, rows, tuple(tuple(job.run for job in jobs) for jobs in plan)))
     return study.write(out / scale / name, parts)
