@@ -226,8 +226,12 @@ def study(
         list[str] | None, typer.Argument(help="key=value for all runs, for example scale=smoke.")
     ] = None,
     out: Annotated[Path, typer.Option(help="Where runs and tables go.")] = Path("runs/study"),
-    workers: Annotated[int | None, typer.Option(help="Runs at a time (one for each core).")] = None,
+    workers: Annotated[int | None, typer.Option(help="Runs at a time (one for each core).", min=1)] = None,
     seeds: Annotated[int, typer.Option(help="Runs of each row in figures with error bars.", min=1)] = 3,
+    on: Annotated[str, typer.Option(help="`local`, processes of this machine, or `ray`.")] = "local",
+    address: Annotated[
+        str | None, typer.Option(help="Of a Ray cluster, HOST:PORT; otherwise Ray starts here.")
+    ] = None,
 ) -> None:
     """A table or figure of the paper: missing runs are trained, finished ones reused.
 
@@ -242,7 +246,10 @@ def study(
     """
     from torchmcl.experiments.study import run_study
 
-    for written in run_study(name, settings or [], out=out, workers=workers, seeds=seeds):
+    written_files = run_study(
+        name, settings or [], out=out, workers=workers, seeds=seeds, on=on, address=address
+    )
+    for written in written_files:
         if written.suffix == ".md":
             print(written.read_text())
         print(written)

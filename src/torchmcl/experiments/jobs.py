@@ -16,7 +16,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from torchmcl.errors import UserError
 
-__all__ = ["Job", "run_jobs"]
+__all__ = ["Job", "check_place", "run_jobs"]
 
 RETRIES = 3
 """How often a run is begun again whose Ray worker was lost; it goes on from its last checkpoint."""
@@ -71,6 +71,14 @@ class Job:
             train(compose_config(self.words), progress=False)
 
 
+def check_place(on: str, address: str | None) -> None:
+    """Refuse what `run_jobs` could not do."""
+    if on not in ("local", "ray"):
+        raise UserError(f"--on is {on!r}, must be local or ray")
+    if address is not None and on != "ray":
+        raise UserError("--address is of a Ray cluster: say --on ray as well")
+
+
 def run_jobs(
     jobs: Sequence[Job], *, workers: int | None = None, on: str = "local", address: str | None = None
 ) -> None:
@@ -79,10 +87,7 @@ def run_jobs(
     On `"ray"` the workers are those of a Ray of its own or, with `address`, of a cluster whose machines share the
     folders; the cluster then knows how many. A worker that is lost is replaced, and its run goes on.
     """
-    if on not in ("local", "ray"):
-        raise UserError(f"--on is {on!r}, must be local or ray")
-    if address is not None and on != "ray":
-        raise UserError("--address is of a Ray cluster: say --on ray as well")
+    check_place(on, address)
     missing = [job for job in jobs if not job.done]
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with Progress(*columns, console=Console(stderr=True)) as bar:

@@ -169,7 +169,7 @@ def _train_member(
                 num_sanity_val_steps=0,
                 logger=TensorBoardLogger(place, "logs", "tensorboard"),
             )
-        except (MisconfigurationException, ValueError) as error:
+        except (MisconfigurationException, ImportError, ValueError) as error:
             raise UserError(f"trainer: {str(error).splitlines()[0]}") from None
         if trainer.is_global_zero:
             sweep(place, CHECKPOINT)

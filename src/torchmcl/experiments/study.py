@@ -12,7 +12,7 @@ from torchmcl.experiments import figures
 from torchmcl.experiments.build import build_data
 from torchmcl.experiments.config import compose_config
 from torchmcl.experiments.figures import Result
-from torchmcl.experiments.jobs import Job, run_jobs
+from torchmcl.experiments.jobs import Job, check_place, run_jobs
 from torchmcl.experiments.published import ANSYN, RESYN, Cells
 from torchmcl.experiments.tables import Line, Sheet, write_sheet
 
@@ -153,6 +153,7 @@ def run_study(
         raise UserError(f"no study {name}; there are {', '.join(STUDIES)} and all")
     if any(word.startswith(("method=", "run=")) for word in settings):
         raise UserError("method and run are chosen by the study; give others, for example scale=smoke")
+    check_place(on, address)
     workers = workers or os.cpu_count() or 1
     names = list(STUDIES) if name == "all" else [name]
     work = partial(run_jobs, workers=workers, on=on, address=address)
