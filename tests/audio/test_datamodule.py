@@ -2,6 +2,7 @@ import hashlib
 import multiprocessing
 import pickle
 import shutil
+from types import SimpleNamespace
 
 import lightning
 import numpy as np
@@ -242,3 +243,16 @@ def test_broken_recordings_are_left_out_on_request(tut):
     with pytest.raises(UserError, match="is missing"):
         AudioDataModule(tut).prepare_data()
     assert len(AudioDataModule(tut, skip_broken=True).catalogue.recordings) == 17
+
+
+def test_only_training_chunks_are_turned_and_always_alike(tut):
+    batch = next(iter(AudioDataModule(tut, batch_size=4).train_dataloader()))
+    seen = []
+    for seed, step, training in ((0, 0, True), (0, 0, True), (0, 1, True), (1, 0, True), (0, 0, False)):
+        module = AudioDataModule(tut, batch_size=4, seed=seed, turning=True)
+        module.trainer = SimpleNamespace(training=training, global_step=step, global_rank=0)
+        seen.append(module.on_after_batch_transfer(batch, 0))
+    assert torch.equal(seen[0].targets, seen[1].targets)
+    assert all(not torch.equal(seen[0].targets, other.targets) for other in seen[2:])
+    assert seen[4] is batch
+    assert torch.equal(seen[0].active, batch.active)

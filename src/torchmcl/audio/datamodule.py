@@ -15,6 +15,7 @@ from torch.utils.data import DataLoader, Dataset, DistributedSampler
 from torchmcl.audio.datasets import Catalogue, Recording, open_sound, read_dataset
 from torchmcl.audio.foa import Convention, convention_named, convert
 from torchmcl.audio.targets import HOP, frame_counts, stack_targets
+from torchmcl.audio.turning import turn
 from torchmcl.errors import UserError
 
 __all__ = ["AudioDataModule", "Batch", "Chunks", "Part"]
@@ -108,7 +109,8 @@ class AudioDataModule(LightningDataModule):
     """Training, validation and test chunks of a fold of a data set in the TUT 2018 or DCASE19 layout.
 
     Training chunks are shuffled by a permutation that depends on `seed` and the epoch only: the same after
-    resuming, and divided among the processes of a distributed run. Reading is done in the training process by
+    resuming, and divided among the processes of a distributed run. With `turning` each is turned at random as
+    it is used, by angles that depend on the seed and the step. Reading is done in the training process by
     default, for mapping sound is faster than passing it between processes.
     """
 
@@ -123,6 +125,7 @@ class AudioDataModule(LightningDataModule):
         convention: str = "acn-n3d",
         skip_broken: bool = False,
         cache: str | Path | None = None,
+        turning: bool = False,
         num_workers: int = 0,
     ) -> None:
         super().__init__()
@@ -136,6 +139,7 @@ class AudioDataModule(LightningDataModule):
         self.convention = convention_named(convention)
         self.skip_broken = skip_broken
         self.cache = Path(cache) if cache is not None else None
+        self.turning = turning
         self.num_workers = num_workers
 
     @cached_property
@@ -213,6 +217,15 @@ class AudioDataModule(LightningDataModule):
     def test_dataloader(self) -> DataLoader[Batch]:
         """Chunks in order, divided as those for validation are."""
         return self._loader("test", batch_sampler=self._batches("test"))
+
+    def on_after_batch_transfer(self, batch: Batch, dataloader_idx: int) -> Batch:
+        """Turn training chunks; the angles are drawn on the CPU, and are the same on any device."""
+        if not (self.turning and self.trainer and self.trainer.training):
+            return batch
+        words = [self.seed, self.trainer.global_step, self.trainer.global_rank]
+        generator = torch.Generator().manual_seed(int(np.random.SeedSequence(words).generate_state(1)[0]))
+        waveform, targets = turn(batch.waveform, batch.targets, generator)
+        return batch._replace(waveform=waveform, targets=targets)
 
     def _place(self) -> tuple[int, int]:
         """The number of this process, and how many there are."""
