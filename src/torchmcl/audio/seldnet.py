@@ -34,7 +34,7 @@ class DirectionHead(nn.Module):
         hypotheses: int,
         scores: Scores = "sigmoid",
         output: Output = "sphere",
-        spread: bool = True,
+        spread: bool = False,
     ) -> None:
         super().__init__()
         if output not in ("angles", "sphere"):
@@ -75,7 +75,7 @@ class SELDNet(nn.Module):
         *,
         scores: Scores = "sigmoid",
         output: Output = "sphere",
-        spread: bool = True,
+        spread: bool = False,
         filters: int = 64,
         pools: Sequence[int] = (8, 8, 2),
         units: int = 128,

@@ -85,7 +85,7 @@ class HeadConfig:
     """How directions are predicted, and whether hypotheses start all over the sphere."""
 
     output: str = "sphere"
-    spread: bool = True
+    spread: bool = False
 
 
 @dataclass
