@@ -1,8 +1,8 @@
 """From hypotheses to a distribution: cells, scores and laws.
 
-Half of the targets lie in a square at the lower left, a third at the upper right, the rest anywhere. Ten
-hypotheses cut the plane into cells; each score is the share of targets in a cell; a law inside the cells makes a
-density of them.
+Half of the targets lie in a square at the lower left, a third at the upper right, the
+rest anywhere. Ten hypotheses cut the plane into cells; each score is the share of
+targets in a cell; a law inside the cells makes a density of them.
 """
 
 import sys
@@ -22,7 +22,9 @@ def draw(count: int) -> Tensor:
     """Targets `(count, 2)`."""
     y = SQUARE.sample((count,))
     kind = torch.rand(count, 1)
-    return torch.where(kind < 0.5, 0.35 * y - 0.5, torch.where(kind < 0.83, 0.3 * y + 0.55, y))
+    return torch.where(
+        kind < 0.5, 0.35 * y - 0.5, torch.where(kind < 0.83, 0.3 * y + 0.55, y)
+    )
 
 
 # There is no input here: the features are a constant, and the head alone learns.
@@ -55,14 +57,29 @@ first.contour(
     linewidths=0.7,
 )
 first.scatter(*answer.points.T, s=25, color="tab:blue")
-for (across, up), prob in zip(answer.points.tolist(), answer.probs.tolist(), strict=True):
-    first.text(across, up + 0.05, f"{prob:.2f}", ha="center", color="tab:blue", fontsize=8, bbox=LABEL)
+for (across, up), prob in zip(
+    answer.points.tolist(), answer.probs.tolist(), strict=True
+):
+    first.text(
+        across,
+        up + 0.05,
+        f"{prob:.2f}",
+        ha="center",
+        color="tab:blue",
+        fontsize=8,
+        bbox=LABEL,
+    )
 first.set_title("targets, cells, probabilities", fontsize=10)
-for place, law, name in ((second, Uniform(SQUARE), "uniform"), (third, Gaussian(0.2, SQUARE), "Gaussian")):
+for place, law, name in (
+    (second, Uniform(SQUARE), "uniform"),
+    (third, Gaussian(0.2, SQUARE), "Gaussian"),
+):
     density = answer.density(law).log_prob(grid).exp()
     place.imshow(density.numpy(), extent=(-1, 1, -1, 1), origin="lower", cmap="Blues")
     place.scatter(*answer.points.T, s=8, color="black")
     place.set_title(f"density, {name} inside the cells", fontsize=10)
 for place in (first, second, third):
-    place.set(xlim=(-1, 1), ylim=(-1, 1), aspect="equal", xticks=[-1, 0, 1], yticks=[-1, 0, 1])
+    place.set(
+        xlim=(-1, 1), ylim=(-1, 1), aspect="equal", xticks=[-1, 0, 1], yticks=[-1, 0, 1]
+    )
 figure.savefig(sys.argv[1] if len(sys.argv) > 1 else "cells_and_scores.png", dpi=110)

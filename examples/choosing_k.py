@@ -1,7 +1,8 @@
 """How many hypotheses, and do all of them work?
 
-The oracle error always falls with K. The log-likelihood of held-out data does not: it says when more hypotheses stop
-helping. And a histogram of winners shows hypotheses that have stopped learning: they never win.
+The oracle error always falls with K. The log-likelihood of held-out data does not: it
+says when more hypotheses stop helping. And a histogram of winners shows hypotheses that
+have stopped learning: they never win.
 """
 
 import sys
@@ -27,7 +28,7 @@ SUPPORT = Box([5, 5], [11, 11])
 
 
 def draw(count: int) -> tuple[Tensor, Tensor]:
-    """Inputs `(count, 1)` and targets `(count, 1, 2)`: four clusters on a circle that turns with the input."""
+    """Inputs `(count, 1)` and targets `(count, 1, 2)`: four clusters that turn with them."""
     inputs = torch.rand(count, 1)
     corner = torch.randint(4, (count,)) * torch.pi / 2 + inputs[:, 0]
     centre = 8 + 1.5 * torch.stack([corner.cos(), corner.sin()], -1)
@@ -37,7 +38,9 @@ def draw(count: int) -> tuple[Tensor, Tensor]:
 def trained(head: HypothesisHead, steps: int = 300, **options) -> nn.Module:
     network = nn.Sequential(nn.Linear(1, 64), nn.ReLU(), head)
     optimizer = torch.optim.Adam(network.parameters())
-    schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, max_lr=2e-2, total_steps=steps)
+    schedule = torch.optim.lr_scheduler.OneCycleLR(
+        optimizer, max_lr=2e-2, total_steps=steps
+    )
     for _ in range(steps):
         inputs, targets = draw(256)
         loss = rmcl_loss(network(inputs), targets, **options)
@@ -57,7 +60,9 @@ sizes = [1, 2, 4, 8, 16, 32]
 inputs, targets = draw(300)
 likelihood, oracle = [], []
 for size in sizes:
-    answer = answers(trained(HypothesisHead(64, size, 2, "softmax", spread=SUPPORT)), inputs)
+    answer = answers(
+        trained(HypothesisHead(64, size, 2, "softmax", spread=SUPPORT)), inputs
+    )
     oracle.append(oracle_error(answer, targets).mean().item())
     law = Gaussian(oracle[-1])  # as wide as targets are away from their hypothesis
     likelihood.append(answer.density(law).log_prob(targets[:, 0]).mean().item())
@@ -72,7 +77,10 @@ winners = {}
 for name, (spread, options) in starts.items():
     winners[name] = WinnerHistogram(16)
     winners[name].update(
-        answers(trained(HypothesisHead(64, 16, 2, "softmax", spread), **options), inputs), targets
+        answers(
+            trained(HypothesisHead(64, 16, 2, "softmax", spread), **options), inputs
+        ),
+        targets,
     )
 
 figure = Figure(figsize=(9, 3.8), layout="constrained")
@@ -86,7 +94,9 @@ other.plot(oracle, "s--", color="tab:orange")
 other.set_ylabel("oracle error", color="tab:orange")
 for name, metric in winners.items():
     shares = metric.compute().sort(descending=True).values / 4000
-    right.plot(range(1, 17), shares, "o-", label=f"{name}: {metric.never} of 16 never win")
+    right.plot(
+        range(1, 17), shares, "o-", label=f"{name}: {metric.never} of 16 never win"
+    )
 right.set(
     xlabel="hypotheses, the most frequent winner first",
     xticks=[1, 4, 8, 12, 16],

@@ -1,7 +1,7 @@
 """Least squares, a mixture density network and rMCL on the same data.
 
-The same network body, the same number of steps. The conditional distribution is known, so each answer can be
-compared with it by the Earth Mover's Distance.
+The same network body, the same number of steps. The conditional distribution is known,
+so each answer can be compared with it by the Earth Mover's Distance.
 """
 
 import sys
@@ -30,14 +30,20 @@ class MixtureDensity(nn.Linear):
     def forward(self, features: Tensor) -> torch.distributions.Distribution:
         logits, mean, width = super().forward(features).chunk(3, -1)
         parts = torch.distributions.Normal(mean, width.exp().clamp(min=1e-3))
-        return torch.distributions.MixtureSameFamily(torch.distributions.Categorical(logits=logits), parts)
+        return torch.distributions.MixtureSameFamily(
+            torch.distributions.Categorical(logits=logits), parts
+        )
 
 
 def trained(head: nn.Module, loss_of) -> nn.Module:
     torch.manual_seed(0)
-    network = nn.Sequential(nn.Linear(1, 128), nn.ReLU(), nn.Linear(128, 128), nn.ReLU(), head)
+    network = nn.Sequential(
+        nn.Linear(1, 128), nn.ReLU(), nn.Linear(128, 128), nn.ReLU(), head
+    )
     optimizer = torch.optim.Adam(network.parameters())
-    schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, max_lr=5e-3, total_steps=1000)
+    schedule = torch.optim.lr_scheduler.OneCycleLR(
+        optimizer, max_lr=5e-3, total_steps=1000
+    )
     for _ in range(1000):
         y = 4 * torch.rand(256, 1) - 2
         x = forward(y) + NOISE * (2 * torch.rand_like(y) - 1)
@@ -57,22 +63,37 @@ truth = GRID.expand(41, -1)[..., None]
 single = trained(nn.Linear(128, 1), nn.functional.mse_loss)
 mixture = trained(MixtureDensity(128), lambda law, y: -law.log_prob(y[:, 0]).mean())
 scored = trained(
-    HypothesisHead(128, K, 1, "softmax", Box(-2, 2)), lambda answer, y: rmcl_loss(answer, y[:, None])
+    HypothesisHead(128, K, 1, "softmax", Box(-2, 2)),
+    lambda answer, y: rmcl_loss(answer, y[:, None]),
 )
 with torch.no_grad():
     answers = {
         "least squares": Hypotheses(single(x[:, None])[:, None]),
-        "mixture density network, 500 draws": Hypotheses(mixture(x[:, None]).sample((500,)).T[..., None]),
+        "mixture density network, 500 draws": Hypotheses(
+            mixture(x[:, None]).sample((500,)).T[..., None]
+        ),
         "rMCL, 10 hypotheses": scored(x[:, None]),
     }
 distances = {name: emd(answer, truth, possible) for name, answer in answers.items()}
 
 figure = Figure(figsize=(9, 3.4), layout="constrained")
-for axis, (name, answer) in zip(figure.subplots(1, 3, sharey=True), answers.items(), strict=True):
-    axis.pcolormesh(x.numpy(), GRID.numpy(), possible.T.numpy(), cmap="Greys", vmax=4, shading="nearest")
+for axis, (name, answer) in zip(
+    figure.subplots(1, 3, sharey=True), answers.items(), strict=True
+):
+    axis.pcolormesh(
+        x.numpy(),
+        GRID.numpy(),
+        possible.T.numpy(),
+        cmap="Greys",
+        vmax=4,
+        shading="nearest",
+    )
     size = 3000 * answer.probs.flatten() / len(x)
     axis.scatter(
-        x.repeat_interleave(answer.n_hypotheses), answer.points.flatten(), s=size.clamp(max=12), linewidths=0
+        x.repeat_interleave(answer.n_hypotheses),
+        answer.points.flatten(),
+        s=size.clamp(max=12),
+        linewidths=0,
     )
     axis.set_title(f"{name}\nEMD {distances[name].mean():.3f}", fontsize=10)
     axis.set(xlabel="x", ylim=(-2.4, 2.4))

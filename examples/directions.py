@@ -1,7 +1,8 @@
 """Directions on the sphere.
 
-Two loudspeakers hang on a turning rig; only the angle of the rig is known, and each measurement is one of them.
-Distances are great circles, so nothing happens at azimuth 180°, where numbers jump and directions do not.
+Two loudspeakers hang on a turning rig; only the angle of the rig is known, and each
+measurement is one of them. Distances are great circles, so nothing happens at azimuth
+180°, where numbers jump and directions do not.
 """
 
 import sys
@@ -17,11 +18,13 @@ torch.manual_seed(0)
 
 
 def measure(rig: torch.Tensor) -> torch.Tensor:
-    """A direction (azimuth, elevation) in radians `(n, 2)`: three times out of four the upper loudspeaker."""
+    """A direction `(n, 2)` in radians: in three cases out of four the upper loudspeaker."""
     upper = torch.rand(len(rig)) < 0.75
     azimuth = torch.where(upper, rig, 2.5 - 0.5 * rig) + 0.15 * torch.randn(len(rig))
     elevation = torch.where(upper, 0.6, -0.4) + 0.1 * torch.randn(len(rig))
-    return torch.stack([torch.remainder(azimuth + torch.pi, 2 * torch.pi) - torch.pi, elevation], -1)
+    return torch.stack(
+        [torch.remainder(azimuth + torch.pi, 2 * torch.pi) - torch.pi, elevation], -1
+    )
 
 
 def inputs(rig: torch.Tensor) -> torch.Tensor:
@@ -43,24 +46,36 @@ for _ in range(800):
     optimizer.step()
     schedule.step()
 
-azimuth, elevation = torch.linspace(-torch.pi, torch.pi, 181), torch.linspace(-torch.pi / 2, torch.pi / 2, 91)
+azimuth, elevation = (
+    torch.linspace(-torch.pi, torch.pi, 181),
+    torch.linspace(-torch.pi / 2, torch.pi / 2, 91),
+)
 grid = torch.stack(torch.meshgrid(azimuth, elevation, indexing="xy"), -1)
 
 figure = Figure(figsize=(9, 2.9), layout="constrained")
 for axis, angle in zip(
-    figure.subplots(1, 2, subplot_kw={"projection": "mollweide"}), (1.0, 3.1), strict=True
+    figure.subplots(1, 2, subplot_kw={"projection": "mollweide"}),
+    (1.0, 3.1),
+    strict=True,
 ):
     with torch.no_grad():
         answer = network(inputs(torch.tensor([angle])))[0]
     heat = answer.density(Gaussian(0.2, Sphere())).log_prob(grid).exp()
     # Azimuth grows to the left, as seen from the centre.
     axis.pcolormesh(
-        -azimuth.numpy(), elevation.numpy(), heat.numpy(), cmap="Blues", shading="gouraud", rasterized=True
+        -azimuth.numpy(),
+        elevation.numpy(),
+        heat.numpy(),
+        cmap="Blues",
+        shading="gouraud",
+        rasterized=True,
     )
     seen = measure(torch.full((40,), angle))
     axis.plot(-seen[:, 0], seen[:, 1], ".", color="tab:red", markersize=3)
     axis.set_title(f"rig at {torch.rad2deg(torch.tensor(angle)):.0f}°", fontsize=10)
     axis.set(xticklabels=[], yticklabels=[])
     axis.grid(alpha=0.3)
-figure.suptitle("Predicted density (blue) and measurements (red) on the whole sphere", fontsize=10)
+figure.suptitle(
+    "Predicted density (blue) and measurements (red) on the whole sphere", fontsize=10
+)
 figure.savefig(sys.argv[1] if len(sys.argv) > 1 else "directions.png", dpi=110)

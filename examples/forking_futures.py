@@ -1,8 +1,8 @@
 """Futures that fork.
 
-A cyclist comes to a crossing and rides on straight, turns left or turns right; where on the lane the cyclist rides
-gives a hint. A hypothesis is a whole future, twelve positions of two coordinates, and its score is the probability
-of going that way.
+A cyclist comes to a crossing and rides on straight, turns left or turns right; where on
+the lane the cyclist rides gives a hint. A hypothesis is a whole future, twelve
+positions of two coordinates, and its score is the probability of going that way.
 """
 
 import sys
@@ -18,15 +18,19 @@ STEPS = torch.arange(1, 13) / 12
 
 
 def ride(lane: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """The last six positions `(n, 6, 2)` before the crossing, and one future `(n, 12, 2)`."""
+    """Six positions `(n, 6, 2)` before the crossing, and one future `(n, 12, 2)`."""
     left, right = torch.sigmoid(-6 * lane - 1), torch.sigmoid(6 * lane - 1)
     chance = torch.stack([torch.full_like(lane, 0.3), left, right], -1)
     turn = torch.tensor([0.0, 1.0, -1.0])[torch.multinomial(chance, 1)[:, 0]]
-    heading = turn[:, None] * torch.pi / 2 * (2.5 * STEPS).clamp(max=1) + 0.06 * torch.randn(len(lane), 1)
+    heading = turn[:, None] * torch.pi / 2 * (2.5 * STEPS).clamp(
+        max=1
+    ) + 0.06 * torch.randn(len(lane), 1)
     speed = 1 + 0.2 * torch.randn(len(lane), 1)
     steps = torch.stack([-heading.sin(), heading.cos()], -1) * speed[..., None] / 12
     start = torch.stack([lane, torch.zeros_like(lane)], -1)
-    past = start[:, None] + torch.stack([torch.zeros(6), torch.linspace(-0.5, 0, 6)], -1)
+    past = start[:, None] + torch.stack(
+        [torch.zeros(6), torch.linspace(-0.5, 0, 6)], -1
+    )
     return past + 0.01 * torch.randn_like(past), start[:, None] + steps.cumsum(1)
 
 
@@ -45,7 +49,9 @@ for _ in range(1000):
     schedule.step()
 
 figure = Figure(figsize=(9, 2.7), layout="constrained")
-for axis, lane in zip(figure.subplots(1, 3, sharey=True), (-0.4, 0.0, 0.4), strict=True):
+for axis, lane in zip(
+    figure.subplots(1, 3, sharey=True), (-0.4, 0.0, 0.4), strict=True
+):
     past, future = ride(torch.full((60,), lane))
     with torch.no_grad():
         answer = network(past[:1])[0]
@@ -53,12 +59,18 @@ for axis, lane in zip(figure.subplots(1, 3, sharey=True), (-0.4, 0.0, 0.4), stri
     axis.plot(*past[0].T, color="black", linewidth=3)
     futures = answer.points.unflatten(-1, (12, 2))
     for path, prob in zip(futures, answer.probs.tolist(), strict=True):
-        axis.plot(*path.T, color="tab:blue", linewidth=1 + 5 * prob, alpha=min(1, 5 * prob))
+        axis.plot(
+            *path.T, color="tab:blue", linewidth=1 + 5 * prob, alpha=min(1, 5 * prob)
+        )
     aside = futures[:, -1, 0] - lane
     left, right = answer.probs[aside < -0.3].sum(), answer.probs[aside > 0.3].sum()
-    axis.set_title(f"left {left:.2f}   straight {1 - left - right:.2f}   right {right:.2f}", fontsize=10)
+    axis.set_title(
+        f"left {left:.2f}   straight {1 - left - right:.2f}   right {right:.2f}",
+        fontsize=10,
+    )
     axis.set(xlim=(-1.6, 1.6), ylim=(-0.6, 1.4), xticks=[], yticks=[], aspect="equal")
 figure.suptitle(
-    "Past (black), possible futures (grey), hypotheses (blue, the broader the likelier)", fontsize=10
+    "Past (black), possible futures (grey), hypotheses (blue, the broader the likelier)",
+    fontsize=10,
 )
 figure.savefig(sys.argv[1] if len(sys.argv) > 1 else "forking_futures.png", dpi=110)

@@ -1,7 +1,8 @@
 """Outliers among the training targets.
 
-One measurement in fifty is nonsense. Least squares follows it; in rMCL a few hypotheses are drawn to it and learn
-that they are hardly ever right, so that their scores give them away and `prune` leaves them out.
+One measurement in fifty is nonsense. Least squares follows it; in rMCL a few hypotheses
+are drawn to it and learn that they are hardly ever right, so that their scores give
+them away and `prune` leaves them out.
 """
 
 import sys
@@ -19,13 +20,20 @@ x = rng.uniform(size=4000)
 y = np.sin(6 * x) + 0.1 * rng.normal(size=4000)
 broken = rng.uniform(size=4000) < 0.02
 y[broken] = rng.uniform(20, 60, size=broken.sum())
-inputs, targets = torch.from_numpy(x[:, None]).float(), torch.from_numpy(y[:, None]).float()
+inputs, targets = (
+    torch.from_numpy(x[:, None]).float(),
+    torch.from_numpy(y[:, None]).float(),
+)
 
 
 def trained(head: nn.Module, loss_of) -> nn.Module:
-    network = nn.Sequential(nn.Linear(1, 64), nn.ReLU(), nn.Linear(64, 64), nn.ReLU(), head)
+    network = nn.Sequential(
+        nn.Linear(1, 64), nn.ReLU(), nn.Linear(64, 64), nn.ReLU(), head
+    )
     optimizer = torch.optim.Adam(network.parameters())
-    schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, max_lr=1e-2, total_steps=800)
+    schedule = torch.optim.lr_scheduler.OneCycleLR(
+        optimizer, max_lr=1e-2, total_steps=800
+    )
     for _ in range(800):
         rows = torch.randint(len(inputs), (256,))
         loss = loss_of(network(inputs[rows]), targets[rows])
@@ -37,7 +45,10 @@ def trained(head: nn.Module, loss_of) -> nn.Module:
 
 
 single = trained(nn.Linear(64, 1), nn.functional.mse_loss)
-network = trained(HypothesisHead(64, 6, 1, scores="softmax"), lambda answer, y: rmcl_loss(answer, y[:, None]))
+network = trained(
+    HypothesisHead(64, 6, 1, scores="softmax"),
+    lambda answer, y: rmcl_loss(answer, y[:, None]),
+)
 
 grid = torch.linspace(0, 1, 100)[:, None]
 with torch.no_grad():
@@ -64,8 +75,15 @@ for axis in (whole, zoomed):
         vmax=1,
         zorder=3,
     )
-whole.set(xlabel="x", ylabel="y", title="All data, and hypotheses (blue, darker if likelier)")
-zoomed.plot(grid, line, color="tab:red", label=f"least squares, error {errors['least squares']:.2f}")
+whole.set(
+    xlabel="x", ylabel="y", title="All data, and hypotheses (blue, darker if likelier)"
+)
+zoomed.plot(
+    grid,
+    line,
+    color="tab:red",
+    label=f"least squares, error {errors['least squares']:.2f}",
+)
 zoomed.plot(
     grid,
     clean.mean[:, 0],

@@ -45,7 +45,7 @@ def test_blocks_of_python_run(path, tmp_path, monkeypatch, capsys):
 
 @every_document
 def test_lines_of_shell_can_be_called(path):
-    lines = [line for block in blocks(path, "sh") for line in block.splitlines()]
+    lines = [line for block in blocks(path, "sh") for line in block.replace("\\\n", "").splitlines()]
     for line in lines:
         words = shlex.split(line, comments=True)
         if words:
