@@ -260,7 +260,10 @@ def localize(
     recordings: Annotated[
         list[Path], typer.Argument(help="Four-channel recordings, of any length and rate.")
     ],
-    model: Annotated[Path, typer.Option(help="The folder of a finished run of a scored method.")],
+    model: Annotated[
+        Path | None,
+        typer.Option(help="The folder of a run of a scored method; otherwise the model that comes along."),
+    ] = None,
     out: Annotated[Path, typer.Option(help="Where tables and pictures go.")] = Path("runs/localize"),
     convention: Annotated[
         str | None, typer.Option("--format", help="`acn-n3d`, `acn-sn3d` or `fuma`; detected when not given.")
@@ -268,15 +271,16 @@ def localize(
 ) -> None:
     """Directions over time of your own recordings, with a heat map and a timeline.
 
-    Example: `torchmcl localize concert.wav --model runs/first`
+    Example: `torchmcl localize concert.wav`
 
     Writes NAME.csv (DCASE columns), NAME-hypotheses.csv, NAME.json, NAME-map.png and NAME-timeline.png.
 
     Read more: docs/howto/localise.md
     """
+    from torchmcl.experiments.localisation import SHIPPED
     from torchmcl.experiments.localisation import localize as go
 
-    go(recordings, model, out, convention)
+    go(recordings, out, model=model or SHIPPED, convention=convention)
 
 
 @app.command()

@@ -27,7 +27,7 @@ def test_every_row_of_every_table_composes(name):
         for row in rows:
             config = compose_config([f"data={data}", *row.settings])
             assert config.data.condition is not None
-            assert row.key in study.PUBLISHED[data] or row.key in ("pit", "transport_rmcl")
+            assert row.key in study.PUBLISHED[data] or row.key in ("pit", "rmcl_softmax", "transport_rmcl")
 
 
 def test_a_study_trains_what_is_missing_and_reuses_the_rest(tmp_path, monkeypatch):

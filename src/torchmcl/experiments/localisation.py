@@ -8,6 +8,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 
+import torchmcl
 from torchmcl.audio.answers import write_answers
 from torchmcl.audio.datasets.sound import read_header
 from torchmcl.audio.foa import Convention, convention_named
@@ -15,10 +16,16 @@ from torchmcl.audio.localize import detect_convention, localize_blocks
 from torchmcl.errors import UserError
 from torchmcl.experiments.run import SHAPE, load_network
 
-__all__ = ["localize"]
+__all__ = ["SHIPPED", "localize"]
 
 
-def localize(recordings: Sequence[Path], model: Path, out: Path, convention: str | None) -> None:
+SHIPPED = Path(torchmcl.__file__).parent / "models" / "directions"
+"""The model that comes with the package; its README says what it was trained on."""
+
+
+def localize(
+    recordings: Sequence[Path], out: Path, *, model: Path = SHIPPED, convention: str | None = None
+) -> None:
     """Localise each recording and write what was found to `out`."""
     missing = [path for path in recordings if not path.is_file()]
     if missing:

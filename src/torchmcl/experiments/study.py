@@ -98,6 +98,7 @@ PIT = _row("PIT", "pit")
 PIT_IN_ORDER = _row("PIT in start order", "pit_in_order")
 WTA1 = _row("WTA, 1 hyp.", "wta1")
 RMCL = _row("rMCL, 5 hyp.", "rmcl")
+SOFTMAX = _row("rMCL, softmax scores, 5 hyp.", "rmcl_softmax")
 OURS = _row("transport-rMCL, 5 hyp.", "transport_rmcl")
 BASELINES = (
     PIT,
@@ -108,9 +109,10 @@ BASELINES = (
     _row("top-n-WTA, 5 hyp.", "top_n_wta"),
     _row("ε-WTA, 5 hyp.", "eps_wta"),
     RMCL,
+    SOFTMAX,
     OURS,
 )
-VARIANTS = (RMCL, _row("top-n-rMCL, 5 hyp.", "top_n_rmcl"), _row("ε-rMCL, 5 hyp.", "eps_rmcl"), OURS)
+VARIANTS = (RMCL, SOFTMAX, _row("top-n-rMCL, 5 hyp.", "top_n_rmcl"), _row("ε-rMCL, 5 hyp.", "eps_rmcl"), OURS)
 SIZES = _sizes("rmcl", "rMCL", (3, 5, 10, 20))
 
 STUDIES: dict[str, Study] = {
