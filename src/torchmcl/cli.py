@@ -50,6 +50,7 @@ def toy(
     animate: Annotated[
         bool, typer.Option("--animate", help="Also animation.gif: rMCL while it learns.")
     ] = False,
+    ensembles: Annotated[bool, typer.Option(help="The ensembles too, which take most of the time.")] = True,
 ) -> None:
     """Reproduce Figure 1: sMCL, rMCL, rMCL* and ensembles on a distribution that changes with time.
 
@@ -65,7 +66,15 @@ def toy(
     from torchmcl.toy.command import toy as go
     from torchmcl.toy.presets import preset as settings_named
 
-    go(settings_named(preset), seed=seed, seeds=seeds, out=out, animate=animate, console=Console())
+    go(
+        settings_named(preset),
+        seed=seed,
+        seeds=seeds,
+        out=out,
+        animate=animate,
+        ensembles=ensembles,
+        console=Console(),
+    )
 
 
 @app.command("toy-outliers")

@@ -69,6 +69,14 @@ def test_everything_is_written_and_what_is_there_is_used(tiny, tiny_run, tiny_ou
         assert image.n_frames > 3
 
 
+def test_ensembles_can_be_left_out(tiny, tmp_path, trained, silent):
+    toy(tiny, seed=0, seeds=1, out=tmp_path, animate=False, console=silent, ensembles=False)
+    assert trained == ["rmcl", "rmcl_star", "smcl"]
+    assert list(json.loads((tmp_path / "results.json").read_text())["models"]) == trained
+    with Image.open(tmp_path / "figure1.png") as image:
+        assert image.width > 1500
+
+
 def test_an_interrupted_run_goes_on_with_the_next_model(tiny, tmp_path, trained, monkeypatch, silent):
     counted = experiment.fit
 

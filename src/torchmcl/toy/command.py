@@ -12,6 +12,7 @@ from torchmcl.errors import UserError
 from torchmcl.files import write_json, write_text
 from torchmcl.toy import figures, report
 from torchmcl.toy.experiment import GRID_SIZE, Run, results, run, work
+from torchmcl.toy.models import ENSEMBLES, METHODS, Method
 from torchmcl.toy.presets import Settings
 from torchmcl.toy.progress import bar
 
@@ -26,14 +27,16 @@ def toy(
     out: Path,
     animate: bool,
     console: Console,
+    ensembles: bool = True,
     size: int = GRID_SIZE,
 ) -> dict[str, Any]:
     """Train and evaluate what `out` does not hold, write results, figure, page and animation, print the table."""
+    methods = METHODS if ensembles else tuple(method for method in METHODS if method not in ENSEMBLES)
     if seeds < 1:
         raise UserError(f"--seeds must be at least 1, got {seeds}")
     if seed < 0:
         raise UserError(f"--seed must not be negative, got {seed}")
-    runs = run_seeds(settings, range(seed, seed + seeds), out, console, size)
+    runs = run_seeds(settings, range(seed, seed + seeds), out, console, methods=methods, size=size)
     numbers = results(runs)
     figure = figures.figure1(runs[0])
     for suffix in (".png", ".pdf"):
@@ -50,12 +53,21 @@ def toy(
 
 
 def run_seeds(
-    settings: Settings, seeds: range, out: Path, console: Console, size: int = GRID_SIZE
+    settings: Settings,
+    seeds: range,
+    out: Path,
+    console: Console,
+    *,
+    methods: tuple[Method, ...] = METHODS,
+    size: int = GRID_SIZE,
 ) -> list[Run]:
     """All models of all seeds, each kept in a folder of its own as soon as it is ready."""
     folder = out / "models" / settings.name
-    with bar(work(settings) * len(seeds), console) as progress:
-        return [run(settings, seed, folder / f"seed{seed}", progress, size=size) for seed in seeds]
+    with bar(work(settings, methods) * len(seeds), console) as progress:
+        return [
+            run(settings, seed, folder / f"seed{seed}", progress, methods=methods, size=size)
+            for seed in seeds
+        ]
 
 
 def _print(numbers: dict[str, Any], console: Console) -> None:

@@ -88,9 +88,13 @@ def save(figure: Figure, path: Path, dpi: int = 160) -> None:
 
 
 def _emd_panel(figure: Figure, where: Any, run: Run) -> None:
-    """A broken axis: the ensemble is far above the others."""
-    parts = where.subgridspec(2, 1, height_ratios=[1, 2.6], hspace=0.07)
-    top, bottom = figure.add_subplot(parts[0]), figure.add_subplot(parts[1])
+    """A broken axis where there are ensembles, which are far above the others."""
+    if any(method in ENSEMBLES for method in run.outcomes):
+        parts = where.subgridspec(2, 1, height_ratios=[1, 2.6], hspace=0.07)
+        top, bottom = figure.add_subplot(parts[0]), figure.add_subplot(parts[1])
+        _break(top, bottom)
+    else:
+        top = bottom = figure.add_subplot(where)
     for method, outcome in run.outcomes.items():
         style = drawing.STYLES[method]
         t, value = np.array(outcome.evaluation.emd).T
@@ -99,8 +103,13 @@ def _emd_panel(figure: Figure, where: Any, run: Run) -> None:
         axis.plot(t, value, color=style.color, marker=style.marker, markersize=4, linewidth=1, **hollow)
     bottom.plot(TIMES, floor(), color="#444444", linewidth=1.2, linestyle="--")
     bottom.set(xlim=(-0.02, 1.02), xlabel="t", ylabel="EMD")
-    top.set(xlim=(-0.02, 1.02), ylim=(0.35, 0.85), title="Earth Mover's Distance to p(y | t)")
-    top.set_xticks([])
+    top.set_title("Earth Mover's Distance to p(y | t)")
+    for axis in {top, bottom}:
+        axis.grid(color="#dddddd", linewidth=0.6)
+
+
+def _break(top: Axes, bottom: Axes) -> None:
+    top.set(xlim=(-0.02, 1.02), ylim=(0.35, 0.85), xticks=[])
     top.spines["bottom"].set_visible(False)
     bottom.spines["top"].set_visible(False)
     slash: dict[str, Any] = {
@@ -111,8 +120,6 @@ def _emd_panel(figure: Figure, where: Any, run: Run) -> None:
     }
     top.plot([0, 1], [0, 0], transform=top.transAxes, clip_on=False, **slash)
     bottom.plot([0, 1], [1, 1], transform=bottom.transAxes, clip_on=False, **slash)
-    for axis in (top, bottom):
-        axis.grid(color="#dddddd", linewidth=0.6)
 
 
 def _inference_panels(figure: Figure, where: Any, run: Run) -> None:
