@@ -74,7 +74,7 @@ class StridingLearner(Learner):
                 self._note()
         self.advance(len(parts))
 
-    def validation_step(self, batch: Sequence[Any], batch_idx: int) -> None:
+    def validation_step(self, batch: Sequence[Any], batch_idx: int) -> None:  # type: ignore[override]
         """All samples, in batches whose activations stay in the cache; larger ones take longer for each sample."""
         total = 0.0
         for inputs, targets, active in zip(*(tensor.split(self.batch_size) for tensor in batch), strict=True):
