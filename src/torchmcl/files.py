@@ -1,5 +1,6 @@
 """Files that are complete or absent."""
 
+import errno
 import fcntl
 import json
 import os
@@ -57,15 +58,28 @@ def locked(folder: str | Path, busy: str | None = None) -> Iterator[int]:
     """
     folder = Path(folder)
     make_folder(folder)
-    handle = os.open(folder, os.O_RDONLY)
+    how = fcntl.LOCK_EX | (0 if busy is None else fcntl.LOCK_NB)
     try:
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | (0 if busy is None else fcntl.LOCK_NB))
-        except BlockingIOError:
-            raise UserError(f"{folder}: {busy}") from None
+        handle = _flocked(folder, os.O_RDONLY, how)
+    except BlockingIOError:
+        raise UserError(f"{folder}: {busy}") from None
+    try:
         yield handle
     finally:
         os.close(handle)
+
+
+def _flocked(path: Path, flags: int, how: int) -> int:
+    """Open and lock; network file systems lock only what is open for writing, which a folder cannot be."""
+    handle = os.open(path, flags)
+    try:
+        fcntl.flock(handle, how)
+    except OSError as error:
+        os.close(handle)
+        if error.errno != errno.EBADF or not path.is_dir():
+            raise
+        return _flocked(path / ".lock", os.O_RDWR | os.O_CREAT, how)
+    return handle
 
 
 def sweep(folder: str | Path, *names: str) -> None:
