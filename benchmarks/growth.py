@@ -19,17 +19,17 @@ __all__ = ["rows"]
 HYPOTHESES = (5, 50, 500, 5000)
 TARGETS = (1, 3, 10, 50)
 BATCHES = (64, 256, 1024, 4096)
-MINUTES = (4, 15, 60)
+MINUTES = (2, 10, 60)
 REPETITIONS = 5
 RATE = 16000
-GIGABYTE = 1e9
 
 
 def rows() -> list[Row]:
     """`ours` and `other` are the largest and the smallest size; `ratio` is the exponent of a power law through all.
 
-    Sizes that are not varied are 256 items, 20 hypotheses and 3 targets. Memory is the peak of a process of its own
-    minus that of its imports; for a recording the whole peak is given, in bytes over 10⁹.
+    Sizes that are not varied are 256 items, 20 hypotheses and 3 targets. Memory is the peak of physical memory beyond
+    what the process had before; for a recording it is all that a process of its own had. In its rows the columns are
+    gigabytes over 1,000, so that the table shows gigabytes.
     """
     sizes: dict[str, tuple[Sequence[int], Callable[[int], tuple[int, int, int]]]] = {
         "K": (HYPOTHESES, lambda n: (256, n, 3)),
@@ -52,7 +52,7 @@ def _losses(what: str, sizes: Sequence[int], shape: Callable[[int], tuple[int, i
         values = [seconds[str(size)] for size in usable]
         label = f"time of {name}, {what} {usable[0]} to {usable[-1]}: exponent"
         found.append(Row(label, values[-1], values[0], _exponent(usable, values), 1.35))
-    peaks = [_peak("rmcl", *shape(size)) for size in sizes]
+    peaks = [max(_peak(_rmcl(*shape(size)))[1], 1e-4) for size in sizes]
     label = f"memory of rmcl_loss [GB], {what} {sizes[0]} to {sizes[-1]}: exponent"
     found.append(Row(label, peaks[-1] * 1e-3, peaks[0] * 1e-3, _exponent(sizes, peaks), 1.1))
     return found
@@ -82,16 +82,13 @@ def _emd(*shape: int) -> Callable[[], object]:
 
 
 def _recordings() -> list[Row]:
-    with tempfile.TemporaryDirectory() as place:
-        found = []
-        for minutes in MINUTES:
-            path = Path(place) / f"{minutes}.wav"
-            _record(path, minutes)
-            found.append(_measured("localize", str(path), str(Path(place) / "out")))
-            path.unlink()
-    seconds, peaks = ([values[i] for values in found] for i in (0, 1))
-    span = f"{MINUTES[0]} to {MINUTES[-1]} minutes"
+    ended = subprocess.run(
+        [sys.executable, "-m", "benchmarks.growth", "localize"], capture_output=True, text=True, check=True
+    )
+    values = [float(word) for word in ended.stdout.split()]
+    seconds, peaks = values[0::2], values[1::2]
     memory = [peak * 1e-3 for peak in peaks]
+    span = f"{MINUTES[0]} to {MINUTES[-1]} minutes"
     return [
         Row(f"time of localize, {span}: exponent", seconds[-1], seconds[0], _exponent(MINUTES, seconds), 1.2),
         Row(
@@ -103,6 +100,29 @@ def _recordings() -> list[Row]:
         ),
         Row("memory of localize [GB], an hour", memory[-1], memory[0], peaks[-1], 1.0),
     ]
+
+
+def _localise() -> None:
+    """Print seconds and gigabytes for each length; noise that is cut into blocks as any recording is."""
+    from torchmcl.audio.answers import write_answers
+    from torchmcl.audio.localize import localize_blocks
+    from torchmcl.experiments.build import build_network
+    from torchmcl.experiments.config import compose_config
+
+    network = build_network(compose_config([]), RATE, 3).eval()
+    with tempfile.TemporaryDirectory() as place:
+        for minutes in MINUTES:
+            path = Path(place) / f"{minutes}.wav"
+            _record(path, minutes)
+
+            def call(path: Path = path, minutes: int = minutes) -> None:
+                blocks = localize_blocks(path, network, RATE, "acn-n3d")
+                write_answers(blocks, path.parent, "noise", 60.0 * minutes, {})
+
+            before = _memory("VmRSS")
+            seconds, extra = _peak(call)
+            print(seconds, before + extra, flush=True)
+            path.unlink()
 
 
 def _record(path: Path, minutes: int) -> None:
@@ -118,55 +138,24 @@ def _exponent(sizes: Sequence[int], values: Sequence[float]) -> float:
     return float(slope)
 
 
-def _peak(*words: object) -> float:
-    """Gigabytes beyond the imports."""
-    return _measured(*map(str, words))[1]
-
-
-def _measured(*words: str) -> tuple[float, float]:
-    """Seconds and peak gigabytes of a measurement below, in a process of its own."""
-    ended = subprocess.run(
-        [sys.executable, "-m", "benchmarks.growth", *words], capture_output=True, text=True, check=True
-    )
-    seconds, memory = ended.stdout.split()[-2:]
-    return float(seconds), float(memory)
-
-
-def _peak_so_far() -> float:
-    """Gigabytes of physical memory that this process had at the most."""
-    line = next(
-        line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("VmHWM")
-    )
-    return int(line.split()[1]) * 1024 / GIGABYTE
-
-
-def _localise(path: str, out: str) -> None:
-    from torchmcl.audio.answers import write_answers
-    from torchmcl.audio.localize import localize_blocks
-    from torchmcl.experiments.build import build_network
-    from torchmcl.experiments.config import compose_config
-
-    network = build_network(compose_config([]), RATE, 3).eval()
+def _peak(call: Callable[[], object]) -> tuple[float, float]:
+    """Seconds, and gigabytes at the most beyond those before."""
+    before = _memory("VmRSS")
+    Path("/proc/self/clear_refs").write_text("5")
     start = time.perf_counter()
-    duration = soundfile.info(path).duration
-    write_answers(localize_blocks(path, network, RATE, "acn-n3d"), Path(out), "noise", duration, {})
-    print(time.perf_counter() - start, _peak_so_far())
-
-
-def _lose(*shape: int) -> None:
-    call = _rmcl(64, 5, 1)
     call()
-    before = _peak_so_far()
-    start = time.perf_counter()
-    _rmcl(*shape)()
-    print(time.perf_counter() - start, max(_peak_so_far() - before, 1e-4))
+    return time.perf_counter() - start, _memory("VmHWM") - before
+
+
+def _memory(which: str) -> float:
+    """Gigabytes of physical memory: `VmRSS` now, `VmHWM` at the most since it was last reset."""
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return int(next(line for line in lines if line.startswith(which)).split()[1]) * 1024 / 1e9
 
 
 if __name__ == "__main__":
     torch.set_num_threads(1)
-    if sys.argv[1:2] == ["localize"]:
-        _localise(*sys.argv[2:])
-    elif sys.argv[1:2] == ["rmcl"]:
-        _lose(*map(int, sys.argv[2:]))
+    if sys.argv[1:] == ["localize"]:
+        _localise()
     else:
         show(rows())

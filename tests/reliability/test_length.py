@@ -1,0 +1,41 @@
+"""An hour is localised in less memory than a gigabyte, whatever the file holds."""
+
+import subprocess
+import sys
+
+import numpy as np
+import soundfile
+
+RATE = 8000
+
+PROGRAM = """
+import sys
+from pathlib import Path
+import torch
+from torchmcl.audio.answers import write_answers
+from torchmcl.audio.localize import localize_blocks
+from torchmcl.hypotheses import Hypotheses
+
+def network(waveform):
+    shape = (len(waveform), 25, 2)
+    return Hypotheses(torch.zeros(*shape, 2) + waveform.mean(), torch.full(shape, 3.0))
+
+torch.set_num_threads(1)
+write_answers(localize_blocks(sys.argv[1], network, 8000, "acn-n3d"), Path(sys.argv[2]), "hour", 3600.0, {})
+status = Path("/proc/self/status").read_text()
+print(next(line.split()[1] for line in status.splitlines() if line.startswith("VmHWM")))
+"""
+
+
+def test_an_hour_takes_less_than_a_gigabyte(tmp_path):
+    path = tmp_path / "hour.wav"
+    noise = np.random.default_rng(0).normal(0, 1000, (60 * RATE, 4)).astype(np.int16)
+    with soundfile.SoundFile(path, "w", RATE, 4, "PCM_16") as stream:
+        for _ in range(60):
+            stream.write(noise)
+    ended = subprocess.run(
+        [sys.executable, "-c", PROGRAM, path, tmp_path / "out"], capture_output=True, text=True, check=True
+    )
+    assert int(ended.stdout.split()[-1]) * 1024 < 1e9
+    with (tmp_path / "out" / "hour-hypotheses.csv").open() as lines:
+        assert sum(1 for _ in lines) == 1 + 3600 * 50 * 2
