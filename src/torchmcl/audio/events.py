@@ -125,7 +125,7 @@ def load(clip: Clip, sample_rate: int) -> Float32[np.ndarray, "samples"]:
     return _frozen((signal / level).astype(np.float32))
 
 
-def trim(signal: Signal, sample_rate: int, floor: float = -40.0, pause: float = 0.5) -> Signal:
+def trim(signal: Signal, sample_rate: int, floor: float = -30.0, pause: float = 0.3) -> Signal:
     """The part of a sound that a label can honestly call active, from the very sample of its onset.
 
     Silence, which is what lies `floor` decibels below the loudest 10 ms, is cut off at both ends. Where it
