@@ -45,7 +45,7 @@ def test_blocks_of_python_run(path, tmp_path, monkeypatch, capsys):
 
 @every_document
 def test_lines_of_shell_can_be_called(path):
-    lines = [line for block in blocks(path, "sh") for line in block.replace("\\\n", "").splitlines()]
+    lines = [line for block in blocks(path, "(?:ba)?sh") for line in block.replace("\\\n", "").splitlines()]
     for line in lines:
         words = shlex.split(line, comments=True)
         if words:
@@ -77,6 +77,10 @@ def check_python(words: list[str]) -> None:
         assert (ROOT / words[0]).exists()
 
 
+def check_launched(words: list[str]) -> None:
+    CHECKS[words[0]](words[1:])
+
+
 def check_nothing(words: list[str]) -> None:
     """Tools that are not ours."""
 
@@ -87,7 +91,9 @@ CHECKS = {
     "python": check_python,
     "pip": check_nothing,
     "git": check_nothing,
+    "ray": check_nothing,
     "source": check_nothing,
+    "srun": check_launched,
 }
 
 
