@@ -264,7 +264,8 @@ class WatchWinners(Callback):
         self.histogram.update(hypotheses, *batch[1:3])
 
     def on_fit_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        found = None if self.histogram is None else collapse(self.histogram.compute().tolist())
+        # torchmetrics makes a number of the histogram of a single hypothesis
+        found = None if self.histogram is None else collapse(self.histogram.compute().reshape(-1).tolist())
         if found is not None and trainer.is_global_zero:
             warnings.warn(found, RuntimeWarning, stacklevel=1)
 

@@ -113,7 +113,8 @@ def test_what_is_suggested_helps():
 def test_a_healthy_training_is_silent():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        fit(network(3), rmcl_loss, torch.rand(N, 1), torch.randn(N, 3, 2), [WatchWinners()])
+        for hypotheses in (1, 3):
+            fit(network(hypotheses), rmcl_loss, torch.rand(N, 1), torch.randn(N, 3, 2), [WatchWinners()])
 
 
 def test_nothing_is_said_of_nothing():
