@@ -89,7 +89,7 @@ def _layers() -> Row:
 def _evaluation() -> Row:
     network = SELDNet(
         StftFeatures(16000, nfft=640, stride=4, bins=64, content="intensity"),
-        5, filters=32, pools=(4, 4, 2), units=64, layers=2,
+        5, filters=48, pools=(4, 4, 1), units=96, layers=2,
     ).eval()  # fmt: skip
     batches = [_batch(125, 16000) for _ in range(FRAMES // 25 // 125)]
     with torch.no_grad():

@@ -32,7 +32,7 @@ def rows() -> list[Row]:
         _row("44.1 kHz, 1024 bins, over a step of the paper's network", SELDNet(paper, 5), 32, 0.1),
         _row(
             "16 kHz, 64 bins, over a step of the small network",
-            SELDNet(small, 5, filters=32, pools=(4, 4, 2), units=64, layers=2),
+            SELDNet(small, 5, filters=48, pools=(4, 4, 1), units=96, layers=2),
             128,
             None,
         ),
