@@ -95,7 +95,7 @@ def together(own: Tensor) -> Tensor:
     """
     if not (distributed.is_available() and distributed.is_initialized()):
         return own
-    return _Together.apply(own)  # type: ignore[no-any-return]
+    return _Together.apply(own)
 
 
 class Learner(LightningModule):

@@ -30,7 +30,7 @@ class SharedBatchNorm(LayerSync):
         for parent in list(model.modules()):
             for name, layer in parent.named_children():
                 if isinstance(layer, _SharedBatchNorm2d):
-                    layer.__class__ = nn.BatchNorm2d
+                    layer.__class__ = nn.BatchNorm2d  # type: ignore[assignment]
                 elif isinstance(layer, nn.SyncBatchNorm):
                     single = nn.BatchNorm2d(layer.num_features, layer.eps, layer.momentum)
                     single.load_state_dict(layer.state_dict())
