@@ -177,7 +177,7 @@ def _legend(figure: Figure, axis: Axes, names: Sequence[str] | None = None) -> N
     handles, labels = axis.get_legend_handles_labels()
     if names is not None:
         handles, labels = list(axis.collections), list(names)
-    figure.legend(handles, labels, loc="outside lower center", ncols=4, frameon=False)
+    figure.legend(handles, labels, loc="outside upper center", ncols=4, frameon=False)
 
 
 def _save(figure: Figure, path: Path) -> Path:

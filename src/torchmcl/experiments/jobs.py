@@ -89,11 +89,13 @@ def run_jobs(
     """
     check_place(on, address)
     missing = [job for job in jobs if not job.done]
+    if not missing:
+        return
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with Progress(*columns, console=Console(stderr=True)) as bar:
         task = bar.add_task("runs", total=len(missing))
         count = workers or os.cpu_count() or 1
-        if on == "ray" and missing:
+        if on == "ray":
             _in_ray(missing, count, address, lambda: bar.advance(task))
         else:
             _in_processes(missing, count, lambda: bar.advance(task))
