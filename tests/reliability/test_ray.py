@@ -28,8 +28,8 @@ def holder(run):
     return None
 
 
-def kill_the_worker(run, killed):
-    for _ in range(6000):
+def kill_the_worker(run, killed, over):
+    while not over.is_set():
         worker = holder(run)
         if worker is not None and (run / "last.ckpt").exists():
             os.kill(worker, signal.SIGKILL)
@@ -53,15 +53,16 @@ def test_a_killed_worker_of_a_cluster_is_replaced_and_all_runs_end(settings, tmp
         Job(tmp_path / name, (*settings, f"method={name}", f"training.epochs={epochs}", "training.batches=1"))
         for name, epochs in (("rmcl", 12), ("pit", 1))
     ]
-    killed = []
-    killer = threading.Thread(target=kill_the_worker, args=(jobs[0].run, killed))
+    killed, over = [], threading.Event()
+    killer = threading.Thread(target=kill_the_worker, args=(jobs[0].run, killed, over))
     cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 2, "include_dashboard": False})
     try:
         killer.start()
         run_jobs(jobs, on="ray", address=cluster.address)
     finally:
+        over.set()
+        killer.join()
         cluster.shutdown()
-    killer.join()
     assert len(killed) == 1
     assert all(job.done for job in jobs)
     rows = (jobs[0].run / "logs" / "metrics.csv").read_text().splitlines()
