@@ -105,3 +105,11 @@ def test_recordings_that_cannot_be(tmp_path):
     with pytest.raises(UserError, match=r"low.wav: has 4000 Hz, at least 8000 Hz are needed"):
         answer(tmp_path / "low.wav")
     assert detect_convention(write(tmp_path / "silence.wav", 1.0, quiet=1.0))[1]
+
+
+@pytest.mark.parametrize(("ratio", "expected"), [(2.37, "acn-n3d"), (1.6, "acn-sn3d")])
+def test_an_order_of_channels_is_never_assumed_on_a_doubtful_ground(ratio, expected, tmp_path):
+    noise = np.random.default_rng(0).standard_normal((RATE, 4)) * 0.1
+    noise[:, 1:] *= math.sqrt(ratio / 3)
+    soundfile.write(tmp_path / "odd.wav", noise, RATE, "PCM_16")
+    assert detect_convention(tmp_path / "odd.wav") == (expected, True)

@@ -74,11 +74,17 @@ def localize_blocks(
 
 
 def detect_convention(path: str | Path, seconds: float = 60.0) -> tuple[Convention, bool]:
-    """The convention that the energies of the first minute speak for, and whether that is doubtful."""
+    """The convention that the energies of the first minute speak for, and whether that is doubtful.
+
+    FuMa, which has its channels in another order, must be beyond doubt: a wrong order ruins all directions, a wrong
+    scale few.
+    """
     header = read_header(path)
     if header.channels != 4:
         raise UserError(f"{path}: has {header.channels} channels, first-order Ambisonics has 4")
     found = detect_normalisation(np.asarray(open_sound(path)[: round(seconds * header.sample_rate)].T))
+    if found.name == "fuma" and found.doubtful:
+        return ("acn-n3d" if found.ratio > math.sqrt(3) else "acn-sn3d"), True
     known: dict[str, Convention] = {"n3d": "acn-n3d", "sn3d": "acn-sn3d", "fuma": "fuma"}
     return known[found.name], found.doubtful
 
