@@ -274,3 +274,14 @@ def test_cost_matrix_feeds_transport() -> None:
     torch.testing.assert_close(
         emd(Hypotheses(points), where), transport_cost(cost, active.double(), torch.ones(4, 5).double())
     )
+
+
+@pytest.mark.parametrize("targets", [1, 2, 3])
+def test_single_precision_without_a_plan_is_as_good_as_its_inputs(targets):
+    random = torch.Generator().manual_seed(targets)
+    cost = torch.rand(500, targets, 6, generator=random)
+    rows, columns = torch.rand(500, targets, generator=random), torch.rand(500, 6, generator=random)
+    expected = transport_cost(cost.double().requires_grad_(), rows.double(), columns.double())
+    torch.testing.assert_close(
+        transport_cost(cost, rows, columns).double(), expected.detach(), rtol=1e-5, atol=1e-6
+    )

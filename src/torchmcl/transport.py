@@ -34,12 +34,13 @@ def transport_cost(
     for name, value, size in (("target_weights", target_weights, targets), ("weights", weights, hypotheses)):
         if value.shape != (*batch, size):
             raise ValueError(f"{name} must be {(*batch, size)} for this cost, got {tuple(value.shape)}")
-    precise = torch.float32 if cost.device.type == "mps" else torch.float64
-    problem = cost.to(precise), target_weights.to(precise), weights.to(precise)
-    learns = torch.is_grad_enabled() and any(part.requires_grad for part in problem)
+    parts = cost, target_weights, weights
+    learns = torch.is_grad_enabled() and any(part.requires_grad for part in parts)
     if not learns and targets <= 3 and hypotheses <= MOST_COLUMNS:
-        return _Value.apply(*problem).to(cost.dtype)
-    return _Transport.apply(*problem)[0].to(cost.dtype)
+        enough = torch.promote_types(cost.dtype, torch.float32)
+        return _Value.apply(*(part.to(enough) for part in parts)).to(cost.dtype)
+    precise = torch.float32 if cost.device.type == "mps" else torch.float64
+    return _Transport.apply(*(part.to(precise) for part in parts))[0].to(cost.dtype)
 
 
 def mixture_cost(

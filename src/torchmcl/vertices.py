@@ -65,5 +65,6 @@ def _three_rows(cost: Tensor, rows: Tensor, columns: Tensor) -> Tensor:
         corners[1].addcmul_(torch.minimum(first[:, None], reach, out=reach), mass)
         torch.sub(a[k] - d, b[:, None], out=reach)
         corners[2].addcmul_(torch.minimum(second[:, None], reach, out=reach), mass)
-    highest = torch.maximum(torch.maximum(*corners[:2]), corners[2]).flatten(0, 1).amax(0)
-    return highest + (cost[2] * columns).sum(0)
+    for others in corners[1:]:
+        torch.maximum(corners[0], others, out=corners[0])
+    return corners[0].flatten(0, 1).amax(0) + (cost[2] * columns).sum(0)
