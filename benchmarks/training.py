@@ -18,7 +18,7 @@ LIMITS = {"all negatives": 1.10, "one sampled negative": 1.15, "softmax link": N
 
 def rows() -> list[Row]:
     """The paper's perceptron (3 layers of 256 units), 2 targets in the plane, 20 and 1,000 hypotheses."""
-    return _rows(20, LIMITS, repetitions=150) + _rows(1000, {"all negatives": 2.0}, repetitions=15)
+    return _rows(20, LIMITS, repetitions=300) + _rows(1000, {"all negatives": 2.0}, repetitions=15)
 
 
 def _rows(hypotheses: int, limits: dict[str, float | None], repetitions: int) -> list[Row]:

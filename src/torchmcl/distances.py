@@ -78,14 +78,24 @@ def cost_matrix(
     Inactive targets are read as the origin, so that whatever they hold, NaN included, reaches neither the
     costs nor the gradients.
     """
+    targets, active = present(points, targets, active)
+    return pairwise(points, targets, distance), active
+
+
+def present(points: Tensor, targets: Tensor, active: Tensor | None) -> tuple[Tensor, Tensor]:
+    """The targets with the origin in place of inactive ones, and which are active; an error if shapes do not fit."""
     check_shapes(points, targets, active)
     if active is None:
-        active = targets.new_ones(targets.shape[:-1], dtype=torch.bool)
-    targets = targets.masked_fill(~active[..., None], 0)
+        return targets, targets.new_ones(targets.shape[:-1], dtype=torch.bool)
+    return targets.masked_fill(~active[..., None], 0), active
+
+
+def pairwise(points: Tensor, targets: Tensor, distance: Distance) -> Tensor:
+    """The distance `(*batch, targets, hypotheses)` of each target to each hypothesis."""
     if distance is euclidean and targets.dtype == points.dtype in (torch.float32, torch.float64):
         # The same numbers without the (*batch, targets, hypotheses, dim) differences.
-        return torch.cdist(targets, points, compute_mode="donot_use_mm_for_euclid_dist"), active
-    return distance(targets[..., :, None, :], points[..., None, :, :]), active
+        return torch.cdist(targets, points, compute_mode="donot_use_mm_for_euclid_dist")
+    return distance(targets[..., :, None, :], points[..., None, :, :])
 
 
 def check_shapes(points: Tensor, targets: Tensor, active: Tensor | None) -> None:

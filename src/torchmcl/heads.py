@@ -51,10 +51,10 @@ class HypothesisHead(nn.Module):
     def forward(self, features: Float[Tensor, "*batch features"]) -> Hypotheses:
         """K hypotheses for each feature vector."""
         out = self.projection(features)
-        points = out[..., : self.hypotheses * self.dim].unflatten(-1, (self.hypotheses, self.dim))
         if self.scores is None:
-            return Hypotheses(points)
-        return Hypotheses(points, out[..., self.hypotheses * self.dim :], link=self.scores)
+            return Hypotheses(out.unflatten(-1, (self.hypotheses, self.dim)))
+        points, logits = out.split((self.hypotheses * self.dim, self.hypotheses), -1)
+        return Hypotheses(points.unflatten(-1, (self.hypotheses, self.dim)), logits, link=self.scores)
 
     def extra_repr(self) -> str:
         return (

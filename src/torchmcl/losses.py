@@ -6,10 +6,10 @@ import numpy as np
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
-from torch.nn.functional import binary_cross_entropy_with_logits, softplus
+from torch.nn.functional import softplus
 
 from torchmcl.assignment import Assign, best_index, mask_of, winner_takes_all
-from torchmcl.distances import Distance, check_shapes, cost_matrix, euclidean
+from torchmcl.distances import Distance, check_shapes, cost_matrix, euclidean, pairwise, present
 from torchmcl.hypotheses import Hypotheses
 from torchmcl.transport import mixture_cost
 
@@ -64,18 +64,7 @@ def scoring_loss(
         raise ValueError(f"positive must be {tuple(logits.shape)} like logits, got {tuple(positive.shape)}")
     if positive.dtype != torch.bool:
         raise TypeError(f"positive must be a boolean mask, got {positive.dtype}")
-    if negatives is None:
-        return binary_cross_entropy_with_logits(logits, positive.to(logits.dtype))
-    if negatives < 1:
-        raise ValueError(f"negatives must be None (all) or at least 1, got {negatives}")
-    drawn = _draw(~positive, negatives)
-    stands_for = torch.ones_like(logits[..., :1])
-    if reweight:
-        available = (~positive).sum(-1, keepdim=True)
-        stands_for = (available / available.clamp(1, negatives)).to(logits.dtype)
-    share = positive + drawn * stands_for
-    entropy = softplus(torch.where(positive, -logits, logits))
-    return (share * entropy).sum() / share.sum().clamp(min=1)
+    return _scoring(logits, positive.to(logits.dtype), negatives, reweight)
 
 
 def cell_loss(
@@ -119,19 +108,18 @@ def rmcl_loss(
         raise ValueError("hypotheses have no scores: rmcl_loss needs logits, mcl_loss works without")
     if beta < 0:
         raise ValueError(f"beta must not be negative, got {beta}")
-    each, winners, active = _assigned(hypotheses.points, targets, active, distance, assign)
-    winners = winners & active[..., None]
+    each, won, active = _assigned(hypotheses.points, targets, active, distance, assign)
     if hypotheses.link == "sigmoid":
-        scoring = scoring_loss(hypotheses.logits, winners.any(-2), negatives=negatives, reweight=reweight)
+        positive = won.clamp(max=1).to(hypotheses.logits.dtype)
+        scoring = _scoring(hypotheses.logits, positive, negatives, reweight)
     elif negatives is not None:
         raise ValueError(
             f"negatives must be None with link 'softmax', which has no negatives to draw; got {negatives}"
         )
     else:
-        counts = winners.sum(-2)
-        mass = counts / counts.sum(-1, keepdim=True).clamp(min=1)
+        mass = won / won.sum(-1, keepdim=True).clamp(min=1)
         scoring = cell_loss(hypotheses.logits, mass.to(hypotheses.logits.dtype))
-    return _average(each, active) + beta * scoring
+    return torch.add(_average(each, active), scoring, alpha=beta)
 
 
 def transport_loss(
@@ -198,18 +186,31 @@ def pit_loss(
 def _assigned(
     points: Tensor, targets: Tensor, active: Tensor | None, distance: Distance, assign: Assign
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """What each target costs under `assign`, its winners, and the mask of active targets."""
+    """What each target costs under `assign`, how many active ones each hypothesis won, and which are active."""
+    targets, active = present(points, targets, active)
     if assign is not winner_takes_all:
-        cost, active = cost_matrix(points, targets, active, distance=distance)
+        cost = pairwise(points, targets, distance)
         weights, winners = assign(cost)
-        return (weights * cost).sum(-1), winners, active
+        return (weights * cost).sum(-1), (winners & active[..., None]).sum(-2), active
     # Only winners have a gradient: measuring them once more is cheaper than a graph over all pairs.
     with torch.no_grad():
-        cost, active = cost_matrix(points, targets, active, distance=distance)
-        best = best_index(cost)
-        winners = mask_of(best, cost)
-    targets = targets.masked_fill(~active[..., None], 0)
-    return distance(targets, points.take_along_dim(best, -2)), winners, active
+        best = best_index(pairwise(points, targets, distance))
+        won = points.new_zeros(points.shape[:-1]).scatter_add_(-1, best.squeeze(-1), active.to(points.dtype))
+    return distance(targets, points.gather(-2, best.expand(targets.shape))), won, active
+
+
+def _scoring(logits: Tensor, positive: Tensor, negatives: int | None, reweight: bool) -> Tensor:
+    """`scoring_loss` with `positive` as numbers, 1 or 0."""
+    if negatives is not None and negatives < 1:
+        raise ValueError(f"negatives must be None (all) or at least 1, got {negatives}")
+    entropy = softplus(logits * torch.rsub(positive, 1, alpha=2))
+    if negatives is None:
+        return entropy.sum() / max(entropy.numel(), 1)
+    drawn, available = _draw(positive == 0, negatives)
+    if reweight:
+        drawn = drawn * (available / available.clamp(1, negatives)).to(logits.dtype)
+    share = positive + drawn
+    return (share * entropy).sum() / share.sum().clamp(min=1)
 
 
 def _average(each: Tensor, active: Tensor) -> Tensor:
@@ -217,13 +218,16 @@ def _average(each: Tensor, active: Tensor) -> Tensor:
     return (each * active).sum() / active.sum().clamp(min=1)
 
 
-def _draw(candidates: Tensor, n: int) -> Tensor:
-    """A mask of `n` distinct candidates for each row, or of all of them where there are fewer."""
-    keys = torch.rand(candidates.shape, device=candidates.device).masked_fill(~candidates, -1)
+def _draw(candidates: Tensor, n: int) -> tuple[Tensor, Tensor]:
+    """A mask of `n` distinct candidates for each row, of all where there are fewer, and how many there were."""
+    rank = candidates.cumsum(-1)
+    available = rank[..., -1:]
     if n == 1:
-        return candidates & mask_of(keys.argmax(-1, keepdim=True), candidates)
+        chosen = (torch.rand(available.shape, device=candidates.device) * available).floor() + 1
+        return candidates & (rank == chosen), available
+    keys = torch.rand(candidates.shape, device=candidates.device).masked_fill(~candidates, -1)
     best = keys.topk(min(n, keys.shape[-1]), dim=-1, sorted=False).indices
-    return candidates & mask_of(best, candidates)
+    return candidates & mask_of(best, candidates), available
 
 
 def _match(cost: Tensor) -> Tensor:
