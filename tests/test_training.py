@@ -5,24 +5,13 @@ from itertools import pairwise
 
 import pytest
 import torch
-from lightning.pytorch import Trainer
 from torch import nn
 
+from bare import fit
 from torchmcl.errors import UserError
 from torchmcl.heads import HypothesisHead
 from torchmcl.losses import rmcl_loss
-from torchmcl.training import KeepBest, Learner, TensorBatches, constant, cosine, flat_cosine, quiet
-
-
-def fit(learner, train, valid, callbacks=(), epochs=4):
-    with quiet():
-        trainer = Trainer(
-            max_epochs=epochs, accelerator="cpu", logger=False, enable_checkpointing=False,
-            callbacks=list(callbacks), enable_progress_bar=False, enable_model_summary=False,
-            num_sanity_val_steps=0,
-        )  # fmt: skip
-        trainer.fit(learner, train, valid)
-    return trainer
+from torchmcl.training import KeepBest, Learner, TensorBatches, constant, cosine, flat_cosine
 
 
 def data(n=64):

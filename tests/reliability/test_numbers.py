@@ -10,6 +10,7 @@ import torch
 from lightning.pytorch import Trainer
 from torch import nn
 
+import bare
 from torchmcl import HypothesisHead, MCLRegressor, mcl_loss, relaxed, rmcl_loss, transport_loss
 from torchmcl.errors import UserError
 from torchmcl.experiments.config import compose_config
@@ -23,13 +24,7 @@ N = 64
 def fit(network, loss, inputs, targets, callbacks=(), epochs=5, rate=1e-2):
     batches = TensorBatches(inputs, targets, torch.ones(targets.shape[:-1], dtype=torch.bool), batch_size=16)
     learner = Learner(network, loss, optimizer=lambda p: torch.optim.Adam(p, lr=rate))
-    with quiet():
-        trainer = Trainer(
-            max_epochs=epochs, accelerator="cpu", logger=False, enable_checkpointing=False,
-            callbacks=list(callbacks), enable_progress_bar=False, enable_model_summary=False,
-            num_sanity_val_steps=0,
-        )  # fmt: skip
-        trainer.fit(learner, batches, batches)
+    trainer = bare.fit(learner, batches, batches, callbacks, epochs)
     return trainer.callback_metrics["validation_loss"].item()
 
 
