@@ -57,6 +57,18 @@ def test_a_study_trains_what_is_missing_and_reuses_the_rest(tmp_path, monkeypatc
     assert all(path.stat().st_mtime_ns == before for path, before in runs.items())
 
 
+def test_the_longest_run_starts_first(tmp_path, monkeypatch):
+    def stop(jobs, **_):
+        raise InterruptedError([job.run.name for job in jobs])
+
+    monkeypatch.setattr(study, "run_jobs", stop)
+    monkeypatch.setattr(study, "build_data", lambda *_, **__: None)
+    with pytest.raises(InterruptedError) as stopped:
+        study.run_study("table1", ["scale=smoke"], out=tmp_path)
+    names = [f"simulated-{row.key}-seed0" for row in study.BASELINES if row.key != "ie"]
+    assert stopped.value.args[0] == ["simulated-ie-seed0", *names]
+
+
 def test_a_failed_run_is_named(tmp_path, monkeypatch):
     rows = (study._row("broken", "rmcl", key="rmcl"),)
     monkeypatch.setitem(study.STUDIES, "table1", study.Study((("simulated", rows),), study._write_table))

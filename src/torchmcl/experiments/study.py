@@ -178,7 +178,8 @@ def _run(
         plan = [_jobs(row, data, others, out, seeds if study.several else 1) for row in rows]
         config = compose_config(plan[0][0].settings)
         build_data(config, workers=workers)
-        work([job for jobs in plan for job in jobs])
+        # An ensemble, which takes longest, comes first: otherwise all wait for it at the end.
+        work(sorted((job for jobs in plan for job in jobs), key=_members, reverse=True))
         scale = config.scale
         parts.append(Part(data, rows, tuple(tuple(job.run for job in jobs) for jobs in plan)))
     return study.write(out / scale / name, parts)
@@ -193,6 +194,10 @@ def _jobs(row: Row, data: str, settings: Sequence[str], out: Path, seeds: int) -
         Job(folder / f"{data}-{row.key}-seed{seed}", (*words, f"seed={seed}"))
         for seed in range(config.seed, config.seed + seeds)
     ]
+
+
+def _members(job: Job) -> int:
+    return compose_config(job.settings).method.members
 
 
 def _found(run: Path) -> Cells:
