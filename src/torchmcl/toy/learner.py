@@ -77,8 +77,7 @@ class StridingLearner(Learner):
     def validation_step(self, batch: Sequence[Any], batch_idx: int) -> None:  # type: ignore[override]
         """All samples, in batches whose activations stay in the cache; larger ones take longer for each sample."""
         total = 0.0
-        parts = (tensor.split(2 * self.batch_size) for tensor in batch)
-        for inputs, targets, active in zip(*parts, strict=True):
+        for inputs, targets, active in zip(*(tensor.split(self.batch_size) for tensor in batch), strict=True):
             total += self.loss(self(inputs), targets, active).item() * len(targets)
         size = len(batch[0])
         self.log("validation_loss", total / size, batch_size=size, sync_dist=True)
