@@ -4,14 +4,14 @@ from functools import partial
 
 import pytest
 import torch
-from lightning.pytorch import Trainer
 from torch.optim import AdamW
 
+import bare
 from torchmcl.losses import rmcl_loss
 from torchmcl.toy.data import draw
 from torchmcl.toy.learner import STRIDE, StridingLearner
 from torchmcl.toy.models import build
-from torchmcl.training import Learner, TensorBatches, cosine, quiet
+from torchmcl.training import Learner, TensorBatches, cosine
 
 EPOCHS, BATCH = 3, 10
 
@@ -35,14 +35,12 @@ def test_the_weights_are_those_of_the_plain_learner(tiny, samples):
         advance=moves.append,
     )
     for learner, size, held in ((plain, BATCH, BATCH), (striding, STRIDE * BATCH, 50)):
-        with quiet():
-            trainer = Trainer(
-                max_epochs=EPOCHS, logger=False, enable_checkpointing=False, enable_progress_bar=False,
-                enable_model_summary=False, num_sanity_val_steps=0,
-            )  # fmt: skip
-            trainer.fit(
-                learner, TensorBatches(*data, batch_size=size), TensorBatches(*validation, batch_size=held)
-            )
+        trainer = bare.fit(
+            learner,
+            TensorBatches(*data, batch_size=size),
+            TensorBatches(*validation, batch_size=held),
+            epochs=EPOCHS,
+        )
         learner.found = {name: value.item() for name, value in trainer.callback_metrics.items()}
     for a, b in zip(plain.network.parameters(), striding.network.parameters(), strict=True):
         torch.testing.assert_close(a, b)
