@@ -203,7 +203,8 @@ def _scoring(logits: Tensor, positive: Tensor, negatives: int | None, reweight: 
     """`scoring_loss` with `positive` as numbers, 1 or 0."""
     if negatives is not None and negatives < 1:
         raise ValueError(f"negatives must be None (all) or at least 1, got {negatives}")
-    entropy = softplus(logits * (1 - 2 * positive))
+    sign = torch.rsub(positive, 1, alpha=2)  # 1 - 2 * positive in one operation
+    entropy = softplus(logits * sign)
     if negatives is None:
         return entropy.sum() / max(entropy.numel(), 1)
     drawn, available = _draw(positive == 0, negatives)
