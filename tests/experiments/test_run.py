@@ -177,3 +177,8 @@ def test_schedule_of_the_reference_peaks_at_its_fifth_epoch():
     rates = [0.0025 * build_schedule(ScheduleName.reference)(float(epoch), 100.0) for epoch in range(100)]
     assert max(range(100), key=rates.__getitem__) == 4
     assert max(rates) == pytest.approx(0.0025 / math.sqrt(5))
+
+
+def test_an_ensemble_is_not_made_of_too_few_runs(tmp_path, scenes):
+    with pytest.raises(ValueError, match="members has 1 runs, the method 5 members"):
+        train(config(tmp_path, scenes, "method=ie"), members=[tmp_path])

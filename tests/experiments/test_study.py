@@ -1,14 +1,17 @@
 """Studies: rows are trained once, and tables say what was found beside what was published."""
 
+import json
 from dataclasses import replace
 
 import pytest
+import torch
 from matplotlib.pyplot import imread
 
 from torchmcl.errors import UserError
 from torchmcl.experiments import study
 from torchmcl.experiments.config import compose_config
 from torchmcl.experiments.published import ANSYN, RESYN
+from torchmcl.experiments.run import load_network, train
 from torchmcl.experiments.tables import Line, Sheet, as_html, as_latex, as_markdown
 
 
@@ -57,16 +60,28 @@ def test_a_study_trains_what_is_missing_and_reuses_the_rest(tmp_path, monkeypatc
     assert all(path.stat().st_mtime_ns == before for path, before in runs.items())
 
 
-def test_the_longest_run_starts_first(tmp_path, monkeypatch):
-    def stop(jobs, **_):
-        raise InterruptedError([job.run.name for job in jobs])
-
-    monkeypatch.setattr(study, "run_jobs", stop)
-    monkeypatch.setattr(study, "build_data", lambda *_, **__: None)
-    with pytest.raises(InterruptedError) as stopped:
-        study.run_study("table1", ["scale=smoke"], out=tmp_path)
-    names = [f"simulated-{row.key}-seed0" for row in study.BASELINES if row.key != "ie"]
-    assert stopped.value.args[0] == ["simulated-ie-seed0", *names]
+def test_an_ensemble_is_made_of_rows_that_are_trained_once(tmp_path, monkeypatch):
+    """And it is what `torchmcl train method=ie` makes, bit for bit."""
+    ensemble = replace(study.BASELINES[2], settings=("method=ie", "method.members=2"))
+    assert ensemble.key == "ie"
+    rows = (ensemble, study.WTA1)
+    monkeypatch.setitem(study.STUDIES, "table1", study.Study((("simulated", rows),), study._write_table))
+    settings = ["scale=smoke", f"data.folder={tmp_path / 'scenes'}"]
+    (table,) = study.run_study("table1", settings, out=tmp_path / "out", workers=2)
+    runs = {path.parent.name: path.stat().st_mtime_ns for path in tmp_path.rglob("metrics.json")}
+    assert sorted(runs) == ["simulated-ie-seed0", "simulated-wta1-seed0", "simulated-wta1-seed1"]
+    assert "| IE (5 members) |" in table.read_text()
+    words = [*settings, *ensemble.settings, f"run={tmp_path / 'alone'}", "trainer.threads=1"]
+    alone = train(compose_config(words), progress=False)
+    joined = tmp_path / "out" / "smoke" / "simulated-ie-seed0"
+    first, second = (load_network(folder)[1].state_dict() for folder in (joined, alone))
+    assert all(torch.equal(first[name], second[name]) for name in first)
+    found = [json.loads((folder / "metrics.json").read_text())["test"] for folder in (joined, alone)]
+    assert found[0] == found[1]
+    study.run_study("table1", settings, out=tmp_path / "out", workers=1)
+    assert runs == {
+        path.parent.name: path.stat().st_mtime_ns for path in (tmp_path / "out").rglob("metrics.json")
+    }
 
 
 def test_a_failed_run_is_named(tmp_path, monkeypatch):

@@ -115,7 +115,7 @@ def _block(channels: int, filters: int, pool: int) -> nn.Sequential:
     return nn.Sequential(
         nn.Conv2d(channels, filters, 3, padding=1),
         nn.BatchNorm2d(filters),
-        nn.MaxPool2d((1, pool)),
+        nn.MaxPool2d((1, pool)) if pool > 1 else nn.Identity(),
         nn.ReLU(),
     )
 

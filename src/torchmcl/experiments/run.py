@@ -34,7 +34,7 @@ from torchmcl.files import atomic, locked, sweep, write_json, write_text
 from torchmcl.metrics import EarthMoversDistance, OracleError
 from torchmcl.training import KeepBest, Learner, collapse, quiet
 
-__all__ = ["evaluate_run", "load_network", "run_folder", "train"]
+__all__ = ["evaluate_run", "load_network", "member_seeds", "run_folder", "train"]
 
 CONFIG, WEIGHTS, SHAPE, METRICS = "config.yaml", "model.safetensors", "config.json", "metrics.json"
 
@@ -42,13 +42,16 @@ CONFIG, WEIGHTS, SHAPE, METRICS = "config.yaml", "model.safetensors", "config.js
 BUSY = "another process is training there; wait for it, or choose another run=FOLDER"
 
 
-def train(config: Config, *, progress: bool = True) -> Path:
+def train(config: Config, *, members: Sequence[Path] = (), progress: bool = True) -> Path:
     """Train, or go on where it stopped, then evaluate on validation and test scenes; returns the folder.
 
     Killed at any moment and called again, it ends with the same weights. On several processes the first one holds
-    the folder, and alone saves and evaluates.
+    the folder, and alone saves and evaluates. An ensemble takes finished runs as its `members`, where given;
+    runs with the seeds `member_seeds` are what it would train itself.
     """
     check_limits(config)
+    if len(members) not in (0, config.method.members):
+        raise ValueError(f"members has {len(members)} runs, the method {config.method.members} members")
     folder = run_folder(config)
     first = getattr(rank_zero_only, "rank", 0) == 0
     with locked(folder, BUSY) if first else nullcontext():
@@ -60,10 +63,14 @@ def train(config: Config, *, progress: bool = True) -> Path:
             torch.set_num_threads(config.trainer.threads)
         data = build_data(config, progress=progress)
         if not (folder / WEIGHTS).exists():
-            members = [_train_member(config, data, folder, i, progress) for i in range(config.method.members)]
+            trained = (
+                [_finished(run) for run in members]
+                if members
+                else [_train_member(config, data, folder, i, progress) for i in range(config.method.members)]
+            )
             _part(data)
             if first:
-                _save(folder, config, data, members)
+                _save(folder, config, data, trained)
         if first:
             evaluate_run(folder, data=data)
     return folder
@@ -114,6 +121,13 @@ def load_network(folder: str | Path) -> tuple[Config, nn.Module]:
     return config, network.eval()
 
 
+def member_seeds(config: Config) -> range:
+    """The seed of each member of an ensemble; a single network has that of the run."""
+    count = config.method.members
+    first = config.seed if count == 1 else 1000 * config.seed
+    return range(first, first + count)
+
+
 def run_folder(config: Config) -> Path:
     """Where the run lives."""
     name = f"{config.method.name}-{config.data.name}-{config.scale}-seed{config.seed}"
@@ -133,13 +147,15 @@ def _train_member(
     config: Config, data: AudioDataModule, folder: Path, member: int, progress: bool
 ) -> tuple[nn.Module, float]:
     place = folder if config.method.members == 1 else folder / f"member{member}"
-    seed = config.seed if config.method.members == 1 else 1000 * config.seed + member
+    seed = data.seed = member_seeds(config)[member]
     torch.manual_seed(seed)
     settings = config.training
     learner = Learner(
         build_network(config, data.sample_rate, data.slots),
         build_loss(config.method),
-        optimizer=partial(torch.optim.AdamW, lr=settings.learning_rate, weight_decay=settings.weight_decay),
+        optimizer=partial(
+            torch.optim.AdamW, lr=settings.learning_rate, weight_decay=settings.weight_decay, fused=True
+        ),
         schedule=build_schedule(settings.schedule),
         metrics={"emd": EarthMoversDistance(great_circle), "oracle": OracleError(great_circle)},
     )
@@ -182,6 +198,10 @@ def _train_member(
                 raise KeyboardInterrupt from None
             raise
     return learner.network.cpu(), record.seconds
+
+
+def _finished(run: Path) -> tuple[nn.Module, float]:
+    return load_network(run)[1], _read_shape(run)["train_seconds"]
 
 
 def _part(data: AudioDataModule) -> None:

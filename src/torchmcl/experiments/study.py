@@ -14,6 +14,7 @@ from torchmcl.experiments.config import compose_config
 from torchmcl.experiments.figures import Result
 from torchmcl.experiments.jobs import Job, check_place, run_jobs
 from torchmcl.experiments.published import ANSYN, RESYN, Cells
+from torchmcl.experiments.run import member_seeds, train
 from torchmcl.experiments.tables import Line, Sheet, write_sheet
 
 __all__ = ["STUDIES", "Part", "Row", "Study", "run_study"]
@@ -21,11 +22,15 @@ __all__ = ["STUDIES", "Part", "Row", "Study", "run_study"]
 
 @dataclass(frozen=True)
 class Row:
-    """A method of a table or figure: its label, its place in the published table, and its settings."""
+    """A method of a table or figure: its label, its place in the published table, and its settings.
+
+    The members of an ensemble are runs of another row.
+    """
 
     label: str
     key: str
     settings: tuple[str, ...]
+    members: "Row | None" = None
 
 
 @dataclass(frozen=True)
@@ -103,13 +108,12 @@ OURS = _row("transport-rMCL, 5 hyp.", "transport_rmcl")
 BASELINES = (
     PIT,
     PIT_IN_ORDER,
-    _row("IE (5 members)", "ie"),
+    Row("IE (5 members)", "ie", ("method=ie",), members=WTA1),
     WTA1,
     _row("WTA, 5 hyp.", "wta"),
     _row("top-n-WTA, 5 hyp.", "top_n_wta"),
     _row("ε-WTA, 5 hyp.", "eps_wta"),
     RMCL,
-    SOFTMAX,
     OURS,
 )
 VARIANTS = (RMCL, SOFTMAX, _row("top-n-rMCL, 5 hyp.", "top_n_rmcl"), _row("ε-rMCL, 5 hyp.", "eps_rmcl"), OURS)
@@ -178,8 +182,18 @@ def _run(
         plan = [_jobs(row, data, others, out, seeds if study.several else 1) for row in rows]
         config = compose_config(plan[0][0].settings)
         build_data(config, workers=workers)
-        # An ensemble, which takes longest, comes first: otherwise all wait for it at the end.
-        work(sorted((job for jobs in plan for job in jobs), key=_members, reverse=True))
+        missing = {
+            job: _trainings(row, job, data, others, out)
+            for row, jobs in zip(rows, plan, strict=True)
+            for job in jobs
+            if not job.done
+        }
+        # The member of an ensemble may be in a row of its own as well: it is trained once.
+        work(list({job.run: job for jobs in missing.values() for job in jobs}.values()))
+        for job, members in missing.items():
+            if members != [job]:
+                ensemble = compose_config([*job.settings, f"run={job.run}"])
+                train(ensemble, members=[member.run for member in members], progress=False)
         scale = config.scale
         parts.append(Part(data, rows, tuple(tuple(job.run for job in jobs) for jobs in plan)))
     return study.write(out / scale / name, parts)
@@ -196,8 +210,12 @@ def _jobs(row: Row, data: str, settings: Sequence[str], out: Path, seeds: int) -
     ]
 
 
-def _members(job: Job) -> int:
-    return compose_config(job.settings).method.members
+def _trainings(row: Row, job: Job, data: str, settings: Sequence[str], out: Path) -> list[Job]:
+    """What has to be trained for a run: itself or, if it is an ensemble, its members."""
+    if row.members is None:
+        return [job]
+    seeds = member_seeds(compose_config(job.settings))
+    return _jobs(row.members, data, [*settings, f"seed={seeds[0]}"], out, len(seeds))
 
 
 def _found(run: Path) -> Cells:
