@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from rich.console import Console
 from rich.table import Table
 
-__all__ = ["Row", "medians", "show"]
+__all__ = ["Row", "durations", "medians", "show"]
 
 
 @dataclass(frozen=True)
@@ -32,6 +32,11 @@ class Row:
 
 def medians(calls: dict[str, Callable[[], object]], repetitions: int) -> dict[str, float]:
     """The median seconds of each call; each runs once in every repetition, so that noise meets all alike."""
+    return {name: statistics.median(values) for name, values in durations(calls, repetitions).items()}
+
+
+def durations(calls: dict[str, Callable[[], object]], repetitions: int) -> dict[str, list[float]]:
+    """The seconds of each call in every repetition, after one that does not count."""
     for call in calls.values():
         call()
     times: dict[str, list[float]] = {name: [] for name in calls}
@@ -40,7 +45,7 @@ def medians(calls: dict[str, Callable[[], object]], repetitions: int) -> dict[st
             start = time.perf_counter()
             call()
             times[name].append(time.perf_counter() - start)
-    return {name: statistics.median(values) for name, values in times.items()}
+    return times
 
 
 def show(rows: list[Row]) -> None:

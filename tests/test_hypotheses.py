@@ -119,6 +119,16 @@ def test_indexing_selects_batch_axes_only():
         hypotheses[0, 0, 0]
 
 
+@pytest.mark.parametrize("link", ["sigmoid", "softmax"])
+def test_cat_undoes_a_split(link):
+    whole = scored(7, 3, link=link)
+    joined = Hypotheses.cat([whole[:2], whole[2:3], whole[3:]])
+    assert torch.equal(joined.points, whole.points)
+    assert torch.equal(joined.logits, whole.logits)
+    assert joined.link == link
+    assert Hypotheses.cat([Hypotheses(whole.points)]).logits is None
+
+
 def test_to_moves_everything_and_keeps_the_link():
     moved = scored(2, link="softmax").to(torch.float64)
     assert moved.points.dtype == moved.logits.dtype == torch.float64
@@ -147,6 +157,11 @@ class TestMistakes:
     def test_made_wrongly(self, points, logits, link, message):
         with pytest.raises(ValueError, match=message):
             Hypotheses(points, logits, link)
+
+    def test_parts_of_different_kinds(self):
+        for other in (scored(1, link="softmax"), Hypotheses(scored(1).points)):
+            with pytest.raises(ValueError, match="parts must all be scored by the same link"):
+                Hypotheses.cat([scored(1), other])
 
     def test_used_wrongly(self):
         with pytest.raises(ValueError, match="threshold must be between 0 and 1, got 2"):

@@ -1,5 +1,6 @@
 """What every model returns: K points with scores, read as a conditional distribution."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -48,6 +49,19 @@ class Hypotheses:
             )
         if self.link not in ("sigmoid", "softmax"):
             raise ValueError(f"link must be 'sigmoid' or 'softmax', got {self.link!r}")
+
+    @classmethod
+    def cat(cls, parts: Sequence["Hypotheses"]) -> "Hypotheses":
+        """Batches one after another, along the first axis.
+
+        >>> Hypotheses.cat([Hypotheses(torch.zeros(3, 5, 2)), Hypotheses(torch.zeros(4, 5, 2))]).batch_shape
+        torch.Size([7])
+        """
+        logits = [part.logits for part in parts if part.logits is not None]
+        if len(logits) not in (0, len(parts)) or len({part.link for part in parts}) != 1:
+            raise ValueError("parts must all be scored by the same link, or all be unscored")
+        points = torch.cat([part.points for part in parts])
+        return cls(points, torch.cat(logits) if logits else None, parts[0].link)
 
     @property
     def batch_shape(self) -> torch.Size:

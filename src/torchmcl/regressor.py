@@ -127,11 +127,9 @@ class MCLRegressor(RegressorMixin, BaseEstimator):
         X = validate_data(self, X, dtype=np.float64, reset=False)
         inputs = torch.from_numpy((X - self.input_mean_) / self.input_scale_).float()
         with torch.no_grad():
-            parts = [self.network_(part) for part in inputs.split(CHUNK)]
-        points = torch.cat([part.points for part in parts]).double()
-        logits = None if self.scores is None else torch.cat([part.logits for part in parts]).double()
+            scaled = Hypotheses.cat([self.network_(part) for part in inputs.split(CHUNK)]).to(torch.double)
         center = torch.from_numpy(self.target_center_)
-        return replace(parts[0], points=points * self.target_scale_ + center, logits=logits)
+        return replace(scaled, points=scaled.points * self.target_scale_ + center)
 
     def predict(self, X: ArrayLike) -> NDArray[np.float64]:
         """The mean of the predicted distribution, `(n,)` or `(n, dim)` as `y` was."""

@@ -166,6 +166,8 @@ class Learner(LightningModule):
 
     def configure_optimizers(self) -> Any:
         optimizer = self.optimizer(self.parameters())
+        if self.schedule is constant:
+            return optimizer
         self.trainer.fit_loop.setup_data()
         total = int(self.trainer.estimated_stepping_batches)
         epoch = math.ceil(self.trainer.num_training_batches / self.trainer.accumulate_grad_batches)

@@ -16,6 +16,7 @@ from torchmcl.audio.datasets.sound import read_header
 from torchmcl.audio.foa import Convention, convert, detect_normalisation, directions, unit_vectors
 from torchmcl.audio.targets import HOP
 from torchmcl.errors import UserError
+from torchmcl.hypotheses import Hypotheses
 
 __all__ = ["Block", "detect_convention", "localize_blocks", "sources"]
 
@@ -119,14 +120,14 @@ def _answer(network: nn.Module, sound: Tensor, start: float, length: float, samp
     padded = nn.functional.pad(sound, (0, chunks * samples - sound.shape[-1]))
     with torch.no_grad():
         pieces = padded.unflatten(-1, (chunks, samples)).transpose(0, 1).split(BATCH)
-        answers = [network(piece.contiguous()) for piece in pieces]
-    if answers[0].logits is None:
+        answer = Hypotheses.cat([network(piece.contiguous()) for piece in pieces])
+    if answer.logits is None:
         raise UserError("the model has no scores; localising needs a scored method such as transport_rmcl")
     frames = math.ceil(length / HOP - 1e-9)
     return Block(
         start,
-        torch.cat([answer.points for answer in answers]).flatten(0, 1)[:frames].numpy(),
-        torch.cat([answer.scores for answer in answers]).flatten(0, 1)[:frames].numpy(),
+        answer.points.flatten(0, 1)[:frames].numpy(),
+        answer.scores.flatten(0, 1)[:frames].numpy(),
     )
 
 

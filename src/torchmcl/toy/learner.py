@@ -8,7 +8,8 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from torchmcl.training import Learner, Loss, Schedule
+from torchmcl.hypotheses import Hypotheses
+from torchmcl.training import Learner, Loss, Schedule, constant
 
 __all__ = ["PATH_TIMES", "STRIDE", "Advance", "StridingLearner"]
 
@@ -45,7 +46,9 @@ class StridingLearner(Learner):
             network,
             loss,
             optimizer=optimizer,
-            schedule=lambda epoch, total: schedule(epoch * strides / batches, total),
+            schedule=constant
+            if schedule is constant
+            else lambda epoch, total: schedule(epoch * strides / batches, total),
         )
         self.automatic_optimization = False
         self.batch_size = batch_size
@@ -68,19 +71,19 @@ class StridingLearner(Learner):
             optimizer.zero_grad()
             loss.backward()
             optimizer.step()
-            scheduler.step()
+            if scheduler is not None:
+                scheduler.step()
             self.step += 1
             if self.step in self.noted:
                 self._note()
         self.advance(len(parts))
 
     def validation_step(self, batch: Sequence[Any], batch_idx: int) -> None:  # type: ignore[override]
-        """All samples, in batches whose activations stay in the cache; larger ones take longer for each sample."""
-        total = 0.0
-        for inputs, targets, active in zip(*(tensor.split(self.batch_size) for tensor in batch), strict=True):
-            total += self.loss(self(inputs), targets, active).item() * len(targets)
-        size = len(batch[0])
-        self.log("validation_loss", total / size, batch_size=size, sync_dist=True)
+        """All samples: by the network in batches whose activations stay in the cache, by the loss at once."""
+        inputs, targets, active = batch[:3]
+        hypotheses = Hypotheses.cat([self(part) for part in inputs.split(self.batch_size)])
+        loss = self.loss(hypotheses, targets, active)
+        self.log("validation_loss", loss, batch_size=len(targets), sync_dist=True)
 
     def _note(self) -> None:
         with torch.no_grad():
