@@ -28,6 +28,7 @@ from torchmcl.experiments.build import build_data, build_ensemble, build_loss, b
 from torchmcl.experiments.config import Config, Kind, from_plain, to_plain
 from torchmcl.experiments.evaluate import evaluate
 from torchmcl.experiments.limits import check_limits
+from torchmcl.experiments.memory import keep_memory
 from torchmcl.experiments.parallel import SharedBatchNorm, build_strategy
 from torchmcl.experiments.persistence import CHECKPOINT, AtomicCheckpoints, Record, SeedEachStep
 from torchmcl.files import atomic, locked, sweep, write_json, write_text
@@ -59,6 +60,7 @@ def train(config: Config, *, members: Sequence[Path] = (), progress: bool = True
             _claim(folder, config)
         if (folder / METRICS).exists():
             return folder
+        keep_memory()
         if config.trainer.threads is not None:
             torch.set_num_threads(config.trainer.threads)
         data = build_data(config, progress=progress)
