@@ -291,5 +291,5 @@ class TensorBatches:
         tensors = self.tensors
         if self.shuffle is not None:
             order = torch.randperm(len(tensors[0]), generator=self.shuffle).to(tensors[0].device)
-            tensors = tuple(tensor[order] for tensor in tensors)
+            tensors = tuple(tensor.index_select(0, order) for tensor in tensors)
         yield from zip(*(tensor.split(self.batch_size) for tensor in tensors), strict=True)

@@ -75,7 +75,7 @@ def run_model(
         trained = store.load(folder, method, settings, config)
         if trained is None:
             unit = units / steps(method, settings)
-            trained = fit(method, settings, seed, lambda done: advance(unit * done))
+            trained = fit(method, settings, seed, lambda: advance(unit))
             store.save(folder, trained, config)
     with bar.stage(f"seed {seed}: evaluating {NAMES[method]}", EVALUATION_UNITS) as advance:
         path = folder / "evaluation.json"

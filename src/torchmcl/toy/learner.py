@@ -13,14 +13,14 @@ from torchmcl.training import Learner, Loss, Schedule, constant
 
 __all__ = ["PATH_TIMES", "STRIDE", "Advance", "StridingLearner"]
 
-STRIDE = 14
+STRIDE = 49
 """Optimiser steps for each step of Lightning's."""
 
 PATH_TIMES = (0.1, 0.6, 0.9)
 PATH_LENGTH = 60
 
-Advance = Callable[[int], None]
-"""Told how many steps have been done since it was last called."""
+Advance = Callable[[], None]
+"""Called after each step."""
 
 
 class StridingLearner(Learner):
@@ -65,8 +65,7 @@ class StridingLearner(Learner):
         """A stride of steps."""
         optimizer: Any = self.optimizers(use_pl_optimizer=False)
         scheduler: Any = self.lr_schedulers()
-        parts = list(zip(*(tensor.split(self.batch_size) for tensor in batch), strict=True))
-        for part in parts:
+        for part in zip(*(tensor.split(self.batch_size) for tensor in batch), strict=True):
             loss = super().training_step(part, batch_idx)
             optimizer.zero_grad()
             loss.backward()
@@ -76,7 +75,7 @@ class StridingLearner(Learner):
             self.step += 1
             if self.step in self.noted:
                 self._note()
-        self.advance(len(parts))
+            self.advance()
 
     def validation_step(self, batch: Sequence[Any], batch_idx: int) -> None:  # type: ignore[override]
         """All samples: by the network in batches whose activations stay in the cache, by the loss at once."""

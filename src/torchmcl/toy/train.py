@@ -55,7 +55,7 @@ def steps(method: Method, settings: Settings) -> int:
     return epochs(method, settings) * _batches(settings)
 
 
-def fit(method: Method, settings: Settings, seed: int, advance: Advance = lambda done: None) -> Trained:
+def fit(method: Method, settings: Settings, seed: int, advance: Advance = lambda: None) -> Trained:
     """Train one model; the same arguments give the same weights."""
     training, validation = samples(settings, seed)
     callbacks: list[Callback] = []
