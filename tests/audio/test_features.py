@@ -76,18 +76,35 @@ def test_log_magnitude_and_phase_in_units_of_pi():
     assert silence.isfinite().all()
 
 
-def test_intensity_of_a_plane_wave_points_to_its_source_whatever_its_level():
-    layer = StftFeatures(16000, content="intensity")
+@pytest.mark.parametrize("content", ["intensity", "band_intensity"])
+def test_intensity_of_a_plane_wave_points_to_its_source_whatever_its_level(content):
+    layer = StftFeatures(16000, stride=2, content=content)
     sound = np.random.default_rng(0).standard_normal(8000)
     for azimuth, elevation, level in ((0.3, 0.2, 1000.0), (-2.0, -0.9, 10.0)):
         field = torch.from_numpy(encode(sound.astype(np.float32), azimuth, elevation))
         features = layer((field * level).round().short())
-        assert features.shape == (layer.channels, 25, 1024)
+        assert features.shape == (layer.channels, 25, 512)
         y, z, x = features[1:4, 2:-2, 10:].flatten(1).median(-1).values / math.sqrt(3)
         torch.testing.assert_close(torch.atan2(y, x).item(), azimuth, atol=0.02, rtol=0)
         torch.testing.assert_close(torch.asin(z).item(), elevation, atol=0.02, rtol=0)
         assert features[4:, 2:-2, 10:].median().abs() < 0.02
     assert layer(torch.zeros(4, 8000, dtype=torch.int16)).isfinite().all()
+
+
+@pytest.mark.parametrize(("band", "bins"), [(1, 320), (4, 64), (8, 40)])
+def test_bands_average_energies_and_products_before_the_quotient(band, bins):
+    waveform = noise(16000, 2)
+    w, *dipoles = reference(waveform, 16000, 640)[:, :, :, : band * bins].swapaxes(0, 1)
+
+    def mean(values):
+        return values.reshape(*values.shape[:-1], bins, band).mean(-1)
+
+    energy = mean(abs(w) ** 2 + sum(abs(dipole) ** 2 for dipole in dipoles) / 3) / 2
+    products = [mean(w.conj() * dipole) / energy for dipole in dipoles]
+    expected = [p.real for p in products] + [p.imag for p in products]
+    found = StftFeatures(16000, nfft=640, stride=band, bins=bins, content="band_intensity")(waveform).numpy()
+    np.testing.assert_allclose(found[:, 1:], np.stack(expected, 1), atol=1e-4)
+    np.testing.assert_allclose(found[:, 0], (np.log(energy) / 2 + 9) / 3, atol=1e-4)
 
 
 def test_unknown_content_is_refused(unchecked):

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 __all__ = ["Content", "StftFeatures"]
 
-Content = Literal["magnitude_phase", "log_magnitude_phase", "intensity"]
+Content = Literal["magnitude_phase", "log_magnitude_phase", "intensity", "band_intensity"]
 
 _FLOOR = 1e-6
 """Below the quantisation noise of 16-bit sound, so that the logarithm of silence is finite and constant."""
@@ -39,7 +39,9 @@ class StftFeatures(nn.Module):
     - `"intensity"`: the logarithm of the energy $E = (|W|^2 + |V|^2 / 3) / 2$ with $V = (Y, Z, X)$, then the
       active and the reactive intensity, the real and the imaginary part of $W^* V / E$. For a plane wave the
       active one points to where the sound comes from, at any frequency and level: a short training starts
-      there.
+      there;
+    - `"band_intensity"`: the same of bands of `stride` neighbouring bins, of which none is left out: energies and
+      products are averaged over a band before the quotient is taken.
 
     >>> features = StftFeatures(44100)
     >>> features(torch.zeros(2, 4, 22050, dtype=torch.int16)).shape
@@ -76,9 +78,9 @@ class StftFeatures(nn.Module):
             raise ValueError(f"bins is {bins}, must be 1 to {most}")
         self.sample_rate = sample_rate
         self.nfft = nfft
-        self.stride = stride
         self.content = content
-        self.channels = 7 if content == "intensity" else 8
+        self.channels = 7 if content in ("intensity", "band_intensity") else 8
+        self.folds, self.band = (1, stride) if content == "band_intensity" else (stride, 1)
         hann = torch.hann_window(2 * self.hop, periodic=True, dtype=torch.float64)
         window_of_frame = nn.functional.pad(hann / hann.sum(), (0, nfft - 2 * self.hop))
         self.register_buffer("window", window_of_frame.float(), persistent=False)
@@ -94,8 +96,8 @@ class StftFeatures(nn.Module):
 
     def _features(self, waveform: Tensor) -> Tensor:
         spectrum = self.spectrum(waveform)
-        if self.content == "intensity":
-            return _intensity(spectrum)
+        if self.channels == 7:
+            return _intensity(spectrum, self.band)
         real, imaginary = torch.view_as_real(spectrum).movedim(-1, 0).contiguous()
         magnitude, phase = torch.hypot(real, imaginary), torch.atan2(imaginary, real)
         if self.content == "log_magnitude_phase":
@@ -115,16 +117,22 @@ class StftFeatures(nn.Module):
         sound = nn.functional.pad(waveform.to(self.window.dtype), (self.hop, beyond))
         frames = sound.unfold(-1, self.nfft, self.hop)
         # Every s-th bin of a long transform is a short transform of the signal folded s times.
-        length = self.nfft // self.stride
+        length = self.nfft // self.folds
         first, *others = zip(frames.split(length, -1), (self.window * unit).split(length), strict=True)
         folded = reduce(lambda total, part: torch.addcmul(total, *part), others, torch.mul(*first))
-        return torch.fft.rfft(folded)[..., 1 : self.bins + 1]
+        return torch.fft.rfft(folded)[..., 1 : self.bins * self.band + 1]
 
 
-def _intensity(spectrum: Tensor) -> Tensor:
-    parts = torch.view_as_real(spectrum)
-    power = parts.square().sum(-1)
-    energy = (power[..., :1, :, :] + power[..., 1:, :, :].sum(-3, keepdim=True) / 3) / 2 + _FLOOR**2
-    crossed = torch.view_as_real(spectrum[..., 1:, :, :] * spectrum[..., :1, :, :].conj()).movedim(-1, -4)
+def _intensity(spectrum: Tensor, band: int) -> Tensor:
+    # Sums of products of complex numbers, as dot products of twice as many real ones.
+    parts = torch.view_as_real(spectrum).unflatten(-2, (-1, band))
+    channels = parts.movedim(-5, 0)
+    pressure, dipoles = channels[:1], channels[1:]
+    turned = torch.stack([-pressure[..., 1], pressure[..., 0]], dim=-1)
+    power, active, reactive = (
+        (x * y).flatten(-2).mean(-1)
+        for x, y in ((channels, channels), (pressure, dipoles), (turned, dipoles))
+    )
+    energy = power[:1] + power[1:].sum(0, keepdim=True) / 3 + _FLOOR**2
     level = (energy.log() / 2 - _LEVEL) / _RANGE
-    return torch.cat([level, (crossed / energy[..., None, :, :, :]).flatten(-4, -3)], dim=-3)
+    return torch.cat([level, 2 * active / energy, 2 * reactive / energy]).movedim(0, -3)
