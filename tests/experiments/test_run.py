@@ -140,7 +140,7 @@ def test_slots_without_activity_fall_back_on_the_most_active():
         ),
         (["method.hypotheses=null"], "method.hypotheses is null, which only PIT can do without"),
         (["method.scores=null"], "method.scores is null: method.scoring and method.transport must be 0"),
-        (["network.pools=[7]"], "network: pools is .*: 64 bins cannot be pooled by 7"),
+        (["network.pools=[7]"], "network: pools is .*: 32 bins cannot be pooled by 7"),
         (["method.scores=tanh"], "network: scores must be 'sigmoid', 'softmax' or None, got 'tanh'"),
         (["method.best_target_only=true"], "method.scoring needs method.regression above 0"),
     ],
