@@ -87,7 +87,7 @@ def present(points: Tensor, targets: Tensor, active: Tensor | None) -> tuple[Ten
     check_shapes(points, targets, active)
     if active is None:
         return targets, targets.new_ones(targets.shape[:-1], dtype=torch.bool)
-    return torch.where(active[..., None], targets, 0.0), active
+    return targets.masked_fill(~active[..., None], 0.0), active
 
 
 def pairwise(points: Tensor, targets: Tensor, distance: Distance) -> Tensor:
