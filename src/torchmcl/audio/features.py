@@ -79,7 +79,7 @@ class StftFeatures(nn.Module):
         self.sample_rate = sample_rate
         self.nfft = nfft
         self.content = content
-        self.channels = 7 if content in ("intensity", "band_intensity") else 8
+        self.channels = 7 if "intensity" in content else 8
         self.folds, self.band = (1, stride) if content == "band_intensity" else (stride, 1)
         hann = torch.hann_window(2 * self.hop, periodic=True, dtype=torch.float64)
         window_of_frame = nn.functional.pad(hann / hann.sum(), (0, nfft - 2 * self.hop))
@@ -96,7 +96,7 @@ class StftFeatures(nn.Module):
 
     def _features(self, waveform: Tensor) -> Tensor:
         spectrum = self.spectrum(waveform)
-        if self.channels == 7:
+        if "intensity" in self.content:
             return _intensity(spectrum, self.band)
         real, imaginary = torch.view_as_real(spectrum).movedim(-1, 0).contiguous()
         magnitude, phase = torch.hypot(real, imaginary), torch.atan2(imaginary, real)
