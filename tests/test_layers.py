@@ -15,7 +15,7 @@ LAYERS = {
         "assignment", "cells", "density", "distances", "ensemble", "errors", "heads", "hypotheses", "losses",
         "metrics", "plans", "polygons", "rays", "supports", "tiles", "transport", "vertices",
     },
-    "training": {"files", "regressor", "training"},
+    "training": {"files", "memory", "regressor", "training"},
     "application": {"audio", "toy"},
     "experiments": {"experiments"},
     "command": {"__main__", "cli", "doctor"},

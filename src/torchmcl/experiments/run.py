@@ -28,10 +28,10 @@ from torchmcl.experiments.build import build_data, build_ensemble, build_loss, b
 from torchmcl.experiments.config import Config, Kind, from_plain, to_plain
 from torchmcl.experiments.evaluate import evaluate
 from torchmcl.experiments.limits import check_limits
-from torchmcl.experiments.memory import keep_memory
 from torchmcl.experiments.parallel import SharedBatchNorm, build_strategy
 from torchmcl.experiments.persistence import CHECKPOINT, AtomicCheckpoints, Record, SeedEachStep
 from torchmcl.files import atomic, locked, sweep, write_json, write_text
+from torchmcl.memory import keep_memory
 from torchmcl.metrics import EarthMoversDistance, OracleError
 from torchmcl.training import KeepBest, Learner, collapse, quiet
 

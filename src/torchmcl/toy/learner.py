@@ -65,9 +65,11 @@ class StridingLearner(Learner):
         """A stride of steps."""
         optimizer: Any = self.optimizers(use_pl_optimizer=False)
         scheduler: Any = self.lr_schedulers()
+        parameters = list(self.network.parameters())
         for part in zip(*(tensor.split(self.batch_size) for tensor in batch), strict=True):
             loss = super().training_step(part, batch_idx)
-            optimizer.zero_grad()
+            for parameter in parameters:
+                parameter.grad = None  # `zero_grad` takes ten times as long to say so
             loss.backward()
             optimizer.step()
             if scheduler is not None:

@@ -12,6 +12,7 @@ from lightning.pytorch import Callback, Trainer
 from torch import Tensor, nn
 from torch.optim import AdamW
 
+from torchmcl.memory import keep_memory
 from torchmcl.toy.data import Samples, draw
 from torchmcl.toy.learner import STRIDE, Advance, StridingLearner
 from torchmcl.toy.models import ENSEMBLES, Method, build, loss_of
@@ -57,6 +58,7 @@ def steps(method: Method, settings: Settings) -> int:
 
 def fit(method: Method, settings: Settings, seed: int, advance: Advance = lambda: None) -> Trained:
     """Train one model; the same arguments give the same weights."""
+    keep_memory()
     training, validation = samples(settings, seed)
     callbacks: list[Callback] = []
     if method in ENSEMBLES or settings.keep == "best":

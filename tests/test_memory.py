@@ -9,7 +9,7 @@ import pytest
 FAULTS = """
 import resource
 import numpy as np
-from torchmcl.experiments.memory import keep_memory
+from torchmcl.memory import keep_memory
 {first}
 def faults():
     before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
