@@ -11,6 +11,8 @@ from torchmcl import great_circle, rmcl_loss, transport_loss
 from torchmcl.audio.datamodule import Batch
 from torchmcl.audio.features import StftFeatures
 from torchmcl.audio.seldnet import SELDNet
+from torchmcl.experiments.build import build_network
+from torchmcl.experiments.config import compose_config
 from torchmcl.experiments.evaluate import evaluate
 from torchmcl.hypotheses import Hypotheses
 
@@ -87,10 +89,7 @@ def _layers() -> Row:
 
 
 def _evaluation() -> Row:
-    network = SELDNet(
-        StftFeatures(16000, nfft=640, stride=4, bins=64, content="intensity"),
-        5, filters=48, pools=(4, 4, 1), units=96, layers=2,
-    ).eval()  # fmt: skip
+    network = build_network(compose_config(["scale=small"]), sample_rate=16000, slots=3).eval()
     batches = [_batch(125, 16000) for _ in range(FRAMES // 25 // 125)]
     with torch.no_grad():
         answers = iter([network(batch.waveform) for batch in batches] * 4)

@@ -2,6 +2,7 @@
 
 import tempfile
 from pathlib import Path
+from typing import cast
 
 import numpy as np
 import soundfile
@@ -12,6 +13,8 @@ from torchmcl import great_circle, rmcl_loss
 from torchmcl.audio.datamodule import AudioDataModule, Batch
 from torchmcl.audio.features import StftFeatures
 from torchmcl.audio.seldnet import SELDNet
+from torchmcl.experiments.build import build_network
+from torchmcl.experiments.config import compose_config
 
 __all__ = ["rows"]
 
@@ -26,16 +29,15 @@ def rows() -> list[Row]:
     Files are in the cache of the system. The promise is for the network of the paper; the small one has a
     tenth of its weights.
     """
-    small = StftFeatures(16000, nfft=640, stride=4, bins=64, content="intensity")
-    paper = StftFeatures(44100)
+    small = cast(SELDNet, build_network(compose_config(["scale=small"]), sample_rate=16000, slots=3))
     return [
-        _row("44.1 kHz, 1024 bins, over a step of the paper's network", SELDNet(paper, 5), 32, 0.1),
         _row(
-            "16 kHz, 64 bins, over a step of the small network",
-            SELDNet(small, 5, filters=48, pools=(4, 4, 1), units=96, layers=2),
-            128,
-            None,
+            "44.1 kHz, 1024 bins, over a step of the paper's network",
+            SELDNet(StftFeatures(44100), 5),
+            32,
+            0.1,
         ),
+        _row("16 kHz, 32 bands, over a step of the small network", small, 128, None),
     ]
 
 

@@ -23,8 +23,8 @@ def rows() -> list[Row]:
 
     Ours draws the samples, shuffles, trains by Lightning, validates and keeps the best weights after each
     epoch, and reports progress. The other is the same network with the squared error of its points, one batch
-    over and over, nothing but forward, backward and optimiser. They take turns after each epoch, for the speed of a machine may
-    change within seconds.
+    over and over, nothing but forward, backward and optimiser. They take turns after each epoch, for the speed
+    of a machine may change within seconds.
     """
     _taking_turns(PAPER)
     ours, bare = zip(*(_taking_turns(PAPER) for _ in range(REPETITIONS)), strict=True)
