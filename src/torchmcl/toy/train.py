@@ -57,7 +57,7 @@ def steps(method: Method, settings: Settings) -> int:
 
 
 def fit(method: Method, settings: Settings, seed: int, advance: Advance = lambda: None) -> Trained:
-    """Train one model; the same arguments give the same weights."""
+    """Train one model; the same arguments give the same weights. The process keeps freed memory from then on."""
     keep_memory()
     training, validation = samples(settings, seed)
     callbacks: list[Callback] = []
