@@ -10,7 +10,7 @@ from torch.optim import AdamW
 import bare
 from torchmcl.losses import rmcl_loss
 from torchmcl.toy.data import draw
-from torchmcl.toy.learner import STRIDE, StridingLearner
+from torchmcl.toy.learner import STRIDE, StridingLearner, Update
 from torchmcl.toy.models import build
 from torchmcl.training import Learner, TensorBatches, constant, cosine
 
@@ -22,15 +22,21 @@ EPOCHS, BATCH = 3, 10
 def test_the_weights_are_those_of_the_plain_learner(tiny, samples, schedule):
     data, validation = draw(samples, seed=0), draw(50, seed=1)
     batches = -(-samples // BATCH)
-    options = {"optimizer": partial(AdamW, lr=1e-2), "schedule": schedule}
     torch.manual_seed(0)
-    plain = Learner(build("rmcl", tiny), rmcl_loss, **options)
+    plain = Learner(
+        build("rmcl", tiny),
+        rmcl_loss,
+        optimizer=partial(AdamW, lr=1e-2, weight_decay=0.1),
+        schedule=schedule,
+    )
     torch.manual_seed(0)
     advance = Mock()
     striding = StridingLearner(
         build("rmcl", tiny),
         rmcl_loss,
-        **options,
+        learning_rate=1e-2,
+        weight_decay=0.1,
+        schedule=schedule,
         batch_size=BATCH,
         batches=batches,
         epochs=EPOCHS,
@@ -49,3 +55,25 @@ def test_the_weights_are_those_of_the_plain_learner(tiny, samples, schedule):
     assert advance.call_count == EPOCHS * batches
     assert striding.found == pytest.approx(plain.found, rel=1e-5)
     assert set(plain.found) == {"training_loss", "validation_loss"}
+
+
+def test_updates_are_the_steps_of_adamw(tiny):
+    data = draw(BATCH, seed=0)
+    found = []
+    for wrap in (lambda optimizer: optimizer.step, Update):
+        torch.manual_seed(0)
+        network = build("rmcl", tiny)
+        optimizer = AdamW(
+            network.parameters(), lr=1e-2, weight_decay=0.1, betas=(0.8, 0.9), eps=1e-3, fused=True
+        )
+        step = wrap(optimizer)
+        for rate in (1e-2, 1e-2, 1e-3, 1e-1, 1e-2):
+            optimizer.param_groups[0]["lr"] = rate
+            optimizer.zero_grad()
+            rmcl_loss(network(data[0]), *data[1:]).backward()
+            step()
+        optimizer.step()  # may go on by itself
+        states = [optimizer.state[parameter] for parameter in network.parameters()]
+        found.append([*network.parameters(), *(value for state in states for value in state.values())])
+    for expected, ours in zip(*found, strict=True):
+        assert torch.equal(expected, ours)

@@ -4,13 +4,11 @@ import signal
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import partial
 
 import numpy as np
 import torch
 from lightning.pytorch import Callback, Trainer
 from torch import Tensor, nn
-from torch.optim import AdamW
 
 from torchmcl.memory import keep_memory
 from torchmcl.toy.data import Samples, draw
@@ -68,9 +66,8 @@ def fit(method: Method, settings: Settings, seed: int, advance: Advance = lambda
         learner = StridingLearner(
             build(method, settings),
             loss_of(method, settings),
-            optimizer=partial(
-                AdamW, lr=settings.learning_rate, weight_decay=settings.weight_decay, fused=True
-            ),
+            learning_rate=settings.learning_rate,
+            weight_decay=settings.weight_decay,
             schedule=SCHEDULES[settings.schedule],
             batch_size=settings.batch_size,
             batches=_batches(settings),
