@@ -51,10 +51,12 @@ class HypothesisHead(nn.Module):
     def forward(self, features: Float[Tensor, "*batch features"]) -> Hypotheses:
         """K hypotheses for each feature vector."""
         out = self.projection(features)
+        # `view` and `split_with_sizes`, for `unflatten` and `split` are Python and take twice as long
+        shape = (*out.shape[:-1], self.hypotheses, self.dim)
         if self.scores is None:
-            return Hypotheses(out.unflatten(-1, (self.hypotheses, self.dim)))
-        points, logits = out.split((self.hypotheses * self.dim, self.hypotheses), -1)
-        return Hypotheses(points.unflatten(-1, (self.hypotheses, self.dim)), logits, link=self.scores)
+            return Hypotheses(out.view(shape))
+        points, logits = out.split_with_sizes((self.hypotheses * self.dim, self.hypotheses), -1)
+        return Hypotheses(points.view(shape), logits, link=self.scores)
 
     def extra_repr(self) -> str:
         return (
