@@ -23,8 +23,8 @@ def rows() -> list[Row]:
 
     Ours draws the samples, shuffles, trains by Lightning, validates and keeps the best weights after each
     epoch, and reports progress. The other is the same layers with as many outputs, one batch over and over,
-    nothing but forward, backward and optimiser, and gradients dropped as cheaply as ours. They take turns after
-    each epoch, for the speed of a machine may change within seconds.
+    nothing but forward, backward and PyTorch's fastest optimiser, and gradients dropped as cheaply as ours. They
+    take turns after each epoch, for the speed of a machine may change within seconds.
     """
     _taking_turns(PAPER)
     ours, bare = zip(*(_taking_turns(PAPER) for _ in range(REPETITIONS)), strict=True)

@@ -28,7 +28,7 @@ class Update:
     """The steps of an `AdamW(fused=True)`: the first by itself, the others straight to its kernel.
 
     The first finds the state and checks it. To do so again at each step, with hooks and profiling around it, takes
-    three times as long as the kernel does for 80,000 weights. Every parameter must have a gradient.
+    twice as long as the kernel does for 80,000 weights. Every parameter must have a gradient.
     """
 
     def __init__(self, optimizer: AdamW) -> None:
