@@ -99,6 +99,7 @@ def rmcl_loss(
 
     The scores learn by `scoring_loss` when the link of the hypotheses is `"sigmoid"` and by `cell_loss` when it
     is `"softmax"`. An item without active targets contributes negatives to the former and nothing to the latter.
+    The former is a mean over hypotheses: where there are many, a `beta` in proportion keeps the weight of each score.
 
     >>> h = Hypotheses(torch.tensor([[0.0], [10.0]]), torch.tensor([20.0, -20.0]))
     >>> rmcl_loss(h, torch.tensor([[1.0]])).round(decimals=4)
