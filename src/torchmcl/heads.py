@@ -51,7 +51,7 @@ class HypothesisHead(nn.Module):
     def forward(self, features: Float[Tensor, "*batch features"]) -> Hypotheses:
         """K hypotheses for each feature vector."""
         out = self.projection(features)
-        # `view` and `split_with_sizes`, for `unflatten` and `split` are Python and take twice as long
+        # `view` and `split_with_sizes`: `unflatten` and `split` go through Python, which small networks notice
         shape = (*out.shape[:-1], self.hypotheses, self.dim)
         if self.scores is None:
             return Hypotheses(out.view(shape))
