@@ -104,8 +104,8 @@ def _recordings() -> list[Row]:
 
 def _localise() -> None:
     """Print seconds and gigabytes for each length; noise that is cut into blocks as any recording is."""
-    from torchmcl.audio.answers import write_answers
-    from torchmcl.audio.localize import localize_blocks
+    from torchmcl.audio.localizer import localize_blocks
+    from torchmcl.audio.predictions import write_answers
     from torchmcl.experiments.build import build_network
     from torchmcl.experiments.config import compose_config
 

@@ -5,7 +5,7 @@ import torch
 from torch import nn
 
 from torchmcl.heads import HypothesisHead, multi_hypothesis
-from torchmcl.supports import Box, Sphere
+from torchmcl.voronoi.supports import Box, Sphere
 
 
 @pytest.mark.parametrize(("scores", "outputs"), [("sigmoid", 15), ("softmax", 15), (None, 10)])

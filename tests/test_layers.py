@@ -12,13 +12,13 @@ import torchmcl
 ROOT = Path(torchmcl.__file__).parent
 LAYERS = {
     "core": {
-        "assignment", "cells", "density", "distances", "ensemble", "errors", "heads", "hypotheses", "losses",
-        "metrics", "plans", "polygons", "rays", "supports", "tiles", "transport", "vertices",
+        "assignment", "directions", "distances", "ensemble", "errors", "heads", "hypotheses", "losses", "metrics",
+        "mixtures", "plots", "regions", "transport", "voronoi",
     },
-    "training": {"files", "memory", "regressor", "training"},
-    "application": {"audio", "toy"},
+    "training": {"memory", "runs", "training"},
+    "application": {"audio", "tabular", "toy", "trajectories"},
     "experiments": {"experiments"},
-    "command": {"__main__", "cli", "doctor"},
+    "command": {"__main__", "cli", "web"},
 }  # fmt: skip
 ORDER = list(LAYERS)
 

@@ -4,18 +4,19 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from torchmcl.assignment import Assignment, relaxed, top_n, winner_takes_all
-from torchmcl.density import Dirac, Gaussian, Uniform, VoronoiMixture
 from torchmcl.distances import euclidean, great_circle, great_circle_swapped, squared_euclidean
 from torchmcl.ensemble import Ensemble, StackedEnsemble, members_loss
 from torchmcl.heads import HypothesisHead, multi_hypothesis
 from torchmcl.hypotheses import Hypotheses
 from torchmcl.losses import cell_loss, mcl_loss, pit_loss, rmcl_loss, scoring_loss, transport_loss
-from torchmcl.supports import Box, Sphere
 from torchmcl.transport import emd, oracle_error
+from torchmcl.voronoi.laws import Dirac, Gaussian, Uniform
+from torchmcl.voronoi.mixture import VoronoiMixture
+from torchmcl.voronoi.supports import Box, Sphere
 
 if TYPE_CHECKING:
     from torchmcl.metrics import CountRecall, EarthMoversDistance, OracleError, WinnerHistogram
-    from torchmcl.regressor import MCLRegressor
+    from torchmcl.tabular.regressor import MCLRegressor
 
 __version__ = "0.1.0"
 
@@ -61,7 +62,7 @@ _LATE = {
     "EarthMoversDistance": "metrics",
     "OracleError": "metrics",
     "WinnerHistogram": "metrics",
-    "MCLRegressor": "regressor",
+    "MCLRegressor": "tabular.regressor",
 }
 
 

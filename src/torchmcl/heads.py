@@ -8,7 +8,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from torchmcl.hypotheses import Hypotheses
-from torchmcl.supports import Box, Sphere
+from torchmcl.voronoi.supports import Box, Sphere
 
 __all__ = ["HypothesisHead", "Scores", "multi_hypothesis"]
 

@@ -12,7 +12,8 @@ from torch.nn.functional import logsigmoid
 from torchmcl.distances import Distance, euclidean
 
 if TYPE_CHECKING:
-    from torchmcl.density import Law, VoronoiMixture
+    from torchmcl.voronoi.laws import Law
+    from torchmcl.voronoi.mixture import VoronoiMixture
 
 __all__ = ["Hypotheses", "Link"]
 
@@ -151,7 +152,7 @@ class Hypotheses:
 
     def density(self, law: "Law") -> "VoronoiMixture":
         """The distribution of Proposition 1 with `law` inside the cells."""
-        from torchmcl.density import VoronoiMixture
+        from torchmcl.voronoi.mixture import VoronoiMixture
 
         return VoronoiMixture(self, law)
 

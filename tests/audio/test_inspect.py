@@ -130,7 +130,7 @@ def test_a_long_recording_and_a_moment_can_be_pictured(tmp_path, write_sound):
 
 
 def test_the_picture_shows_the_directions_that_the_sound_has(tmp_path):
-    from torchmcl.audio.pictures import recording_figure
+    from torchmcl.audio.plots import recording_figure
 
     noise = np.random.default_rng(0).normal(0, 0.1, 16000)
     path = tmp_path / "a.wav"
@@ -149,7 +149,7 @@ def test_the_picture_shows_the_directions_that_the_sound_has(tmp_path):
 
 
 def test_the_map_has_every_second_of_sound_where_it_comes_from(tut):
-    from torchmcl.audio.pictures import directions_figure
+    from torchmcl.audio.plots import directions_figure
 
     events = [event for recording in read_dataset(tut).recordings for event in recording.events]
     [mesh] = directions_figure(events, "tut").axes[0].collections

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from torchmcl.audio.events import Clip, deal, synthesised_clips
+from torchmcl.audio.clips import Clip, deal, synthesised_clips
 from torchmcl.audio.foa import CONVENTIONS, detect_normalisation, intensity_directions, unit_vectors
 from torchmcl.audio.rooms import ROOMS
 from torchmcl.audio.scenes import Placement, Scene, SceneSettings, compose, overlap_shares, render

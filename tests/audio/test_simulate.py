@@ -18,7 +18,7 @@ import pytest
 import soundfile
 from typer.testing import CliRunner
 
-from torchmcl.audio.events import folder_clips, synthesised_clips
+from torchmcl.audio.clips import folder_clips, synthesised_clips
 from torchmcl.audio.layouts import overlap_table, settings_for, takes
 from torchmcl.audio.scenes import SceneSettings, compose
 from torchmcl.audio.simulate import simulate

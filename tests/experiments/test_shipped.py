@@ -6,12 +6,12 @@ import torch
 
 from torchmcl import great_circle
 from torchmcl.audio.datasets import read_dataset
-from torchmcl.audio.localize import localize_blocks
+from torchmcl.audio.localizer import localize_blocks
 from torchmcl.audio.scenes import SceneSettings
 from torchmcl.audio.simulate import simulate
 from torchmcl.audio.targets import frame_targets
 from torchmcl.experiments.localisation import SHIPPED
-from torchmcl.experiments.run import load_network
+from torchmcl.experiments.train import load_network
 
 
 def test_it_is_small_and_says_what_it_is():

@@ -11,8 +11,8 @@ from torchmcl.errors import UserError
 from torchmcl.experiments import study
 from torchmcl.experiments.config import compose_config
 from torchmcl.experiments.published import ANSYN, RESYN
-from torchmcl.experiments.run import load_network, train
 from torchmcl.experiments.tables import Line, Sheet, as_html, as_latex, as_markdown
+from torchmcl.experiments.train import load_network, train
 
 
 def test_the_published_numbers_are_those_of_the_abstracts_claims():

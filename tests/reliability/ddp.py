@@ -10,7 +10,7 @@ from torchmcl.distances import great_circle
 from torchmcl.experiments.build import build_data
 from torchmcl.experiments.config import compose_config
 from torchmcl.experiments.parallel import build_strategy
-from torchmcl.experiments.run import load_network, train
+from torchmcl.experiments.train import load_network, train
 from torchmcl.losses import rmcl_loss
 from torchmcl.metrics import EarthMoversDistance, OracleError
 from torchmcl.training import Learner, quiet

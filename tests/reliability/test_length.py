@@ -12,8 +12,8 @@ PROGRAM = """
 import sys
 from pathlib import Path
 import torch
-from torchmcl.audio.answers import write_answers
-from torchmcl.audio.localize import localize_blocks
+from torchmcl.audio.predictions import write_answers
+from torchmcl.audio.localizer import localize_blocks
 from torchmcl.hypotheses import Hypotheses
 
 def network(waveform):

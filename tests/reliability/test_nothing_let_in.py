@@ -19,7 +19,7 @@ from torchmcl.audio.datasets import read_dataset, read_recording
 from torchmcl.audio.datasets.sound import open_sound, read_header
 from torchmcl.errors import UserError
 from torchmcl.experiments.config import compose_config
-from torchmcl.experiments.run import evaluate_run, load_network, train
+from torchmcl.experiments.train import evaluate_run, load_network, train
 
 HEADER = "sound_event_recording,start_time,end_time,ele,azi,dist"
 

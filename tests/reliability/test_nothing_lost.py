@@ -19,10 +19,10 @@ from safetensors.torch import load_file
 from reliability import killed
 from torchmcl import cli
 from torchmcl.errors import UserError
-from torchmcl.experiments import run
+from torchmcl.experiments import train as run
 from torchmcl.experiments.config import compose_config
-from torchmcl.experiments.run import load_network, train
-from torchmcl.files import locked, write_text
+from torchmcl.experiments.train import load_network, train
+from torchmcl.runs.files import locked, write_text
 
 EPOCHS, STEPS = 4, 2
 METHODS = {"rmcl_star": ["method=rmcl_star"], "ensemble": ["method=ie", "method.members=2"]}
@@ -31,7 +31,7 @@ METHODS = {"rmcl_star": ["method=rmcl_star"], "ensemble": ["method=ie", "method.
 def start(moment, words):
     """A process that trains and dies, forked from one that has imported everything once."""
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["torchmcl.experiments.run", "torchmcl.audio.simulate"])
+    context.set_forkserver_preload(["torchmcl.experiments.train", "torchmcl.audio.simulate"])
     process = context.Process(target=killed.main, args=(moment, words))
     process.start()
     return process
@@ -168,7 +168,7 @@ def test_a_file_that_may_not_grow_leaves_the_earlier_one(tmp_path):
     """By the kernel's own limit on the size of files, in a process of its own."""
     write_text(tmp_path / "kept.txt", "before")
     program = (
-        "import resource, signal; from torchmcl.files import write_text;"
+        "import resource, signal; from torchmcl.runs.files import write_text;"
         "signal.signal(signal.SIGXFSZ, signal.SIG_IGN); resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000));"
         f"write_text({str(tmp_path / 'kept.txt')!r}, 'x' * 100000)"
     )

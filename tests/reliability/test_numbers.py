@@ -14,7 +14,7 @@ from torchmcl import HypothesisHead, MCLRegressor, mcl_loss, relaxed, rmcl_loss,
 from torchmcl.errors import UserError
 from torchmcl.experiments.config import compose_config
 from torchmcl.experiments.report import print_metrics
-from torchmcl.experiments.run import train
+from torchmcl.experiments.train import train
 from torchmcl.training import Learner, TensorBatches, WatchWinners, collapse
 
 N = 64

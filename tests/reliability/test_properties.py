@@ -31,10 +31,10 @@ from torchmcl import (
     oracle_error,
     scoring_loss,
 )
-from torchmcl.audio.localize import sources
+from torchmcl.audio.localizer import sources
 from torchmcl.errors import UserError
 from torchmcl.experiments.config import Config, compose_config, from_plain, to_plain
-from torchmcl.files import write_json, write_text
+from torchmcl.runs.files import write_json, write_text
 from torchmcl.training import TensorBatches, collapse, constant, cosine, flat_cosine
 
 few = settings(max_examples=30)

@@ -15,7 +15,7 @@ from reliability import ddp
 from torchmcl.audio.datamodule import AudioDataModule
 from torchmcl.errors import UserError
 from torchmcl.experiments.config import compose_config
-from torchmcl.experiments.run import train
+from torchmcl.experiments.train import train
 
 SETTINGS = ["method=rmcl_star", "training.epochs=3", "training.batches=3"]
 """A method that draws random negatives."""

@@ -11,12 +11,12 @@ from typer.testing import CliRunner
 
 from torchmcl.cli import app
 from torchmcl.errors import UserError
+from torchmcl.runs.progress import bar
 from torchmcl.toy import experiment
 from torchmcl.toy.command import run_seeds, toy
 from torchmcl.toy.evaluate import Evaluation
 from torchmcl.toy.experiment import results, run, work
 from torchmcl.toy.models import METHODS
-from torchmcl.toy.progress import bar
 
 GRID = 10
 NUMBERS = {

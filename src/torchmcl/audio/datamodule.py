@@ -12,10 +12,10 @@ from lightning import LightningDataModule
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset, DistributedSampler
 
+from torchmcl.audio.augmentation import turn
 from torchmcl.audio.datasets import Catalogue, Recording, open_sound, read_dataset
 from torchmcl.audio.foa import Convention, convention_named, convert
 from torchmcl.audio.targets import HOP, frame_counts, stack_targets
-from torchmcl.audio.turning import turn
 from torchmcl.errors import UserError
 
 __all__ = ["AudioDataModule", "Batch", "Chunks", "Part"]

@@ -14,7 +14,7 @@ from torchmcl.audio.datasets import Problem, Recording, open_sound, read_dataset
 from torchmcl.audio.foa import Convention, detect_normalisation
 from torchmcl.audio.targets import HOP, frame_counts
 from torchmcl.errors import UserError
-from torchmcl.files import atomic, write_json
+from torchmcl.runs.files import atomic, write_json
 
 __all__ = ["Summary", "inspect", "overlap_shares", "show", "summarise"]
 
@@ -138,7 +138,7 @@ def inspect(
 
     The map of directions is drawn where there are events, the picture shows a recording with many of them.
     """
-    from torchmcl.audio.pictures import directions_figure, recording_figure
+    from torchmcl.audio.plots import directions_figure, recording_figure
 
     path, out = Path(path), Path(out)
     recordings, left_out = _read(path, skip_broken)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
-from torchmcl.audio.events import Clip
+from torchmcl.audio.clips import Clip
 from torchmcl.audio.rooms import ROOMS
 from torchmcl.audio.scenes import Scene, SceneSettings, overlap_shares
 

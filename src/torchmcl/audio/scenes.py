@@ -9,7 +9,7 @@ import numpy as np
 from jaxtyping import Float, Float32, Int16
 from scipy.signal import oaconvolve
 
-from torchmcl.audio.events import Clip, by_label, load
+from torchmcl.audio.clips import Clip, by_label, load
 from torchmcl.audio.foa import convention_named, convert, encode, unit_vectors
 from torchmcl.audio.rooms import ROOMS, Point, Room, furthest, impulse_response, random_microphone
 from torchmcl.errors import UserError

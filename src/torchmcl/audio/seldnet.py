@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torchmcl.audio.features import StftFeatures
 from torchmcl.heads import HypothesisHead, Scores
 from torchmcl.hypotheses import Hypotheses
-from torchmcl.supports import Sphere
+from torchmcl.voronoi.supports import Sphere
 
 __all__ = ["DirectionHead", "Output", "SELDNet"]
 

@@ -22,11 +22,11 @@ import soundfile
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from torchmcl.audio.events import Clip, deal, folder_clips, synthesised_clips
+from torchmcl.audio.clips import Clip, deal, folder_clips, synthesised_clips
 from torchmcl.audio.layouts import LAYOUTS, Take, describe, takes
 from torchmcl.audio.scenes import SceneSettings, compose, render
 from torchmcl.errors import UserError
-from torchmcl.files import atomic, locked, write_json, write_text
+from torchmcl.runs.files import atomic, locked, write_json, write_text
 
 __all__ = ["simulate"]
 

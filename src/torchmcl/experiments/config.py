@@ -143,7 +143,7 @@ class Config:
 
 def options(group: str) -> list[str]:
     """The names of the files of a group: `options("method")`."""
-    folder = files("torchmcl.conf") / group
+    folder = files("torchmcl.experiments.conf") / group
     return sorted(
         name.removesuffix(".yaml") for entry in folder.iterdir() if (name := entry.name).endswith(".yaml")
     )
@@ -159,7 +159,7 @@ def compose_config(overrides: Sequence[str]) -> Config:
             raise UserError(f"{word}: no setting {word.split('=')[0]}")
     GlobalHydra.instance().clear()
     try:
-        with initialize_config_module("torchmcl.conf", version_base="1.3"):
+        with initialize_config_module("torchmcl.experiments.conf", version_base="1.3"):
             composed = compose("config", list(overrides))
         return _typed(composed)
     except (HydraException, OmegaConfBaseException) as error:

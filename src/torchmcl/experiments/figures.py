@@ -16,9 +16,9 @@ from torchmcl.audio.datamodule import AudioDataModule, Batch
 from torchmcl.experiments.build import build_data
 from torchmcl.experiments.evaluate import only_active
 from torchmcl.experiments.published import Cells
-from torchmcl.experiments.run import load_network
-from torchmcl.files import atomic
+from torchmcl.experiments.train import load_network
 from torchmcl.hypotheses import Hypotheses
+from torchmcl.runs.files import atomic
 
 __all__ = ["Result", "scenes", "sizes", "statistics", "winners"]
 

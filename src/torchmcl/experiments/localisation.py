@@ -9,12 +9,12 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 
 import torchmcl
-from torchmcl.audio.answers import write_answers
 from torchmcl.audio.datasets.sound import read_header
 from torchmcl.audio.foa import Convention, convention_named
-from torchmcl.audio.localize import detect_convention, localize_blocks
+from torchmcl.audio.localizer import detect_convention, localize_blocks
+from torchmcl.audio.predictions import write_answers
 from torchmcl.errors import UserError
-from torchmcl.experiments.run import SHAPE, load_network
+from torchmcl.experiments.train import SHAPE, load_network
 
 __all__ = ["SHIPPED", "localize"]
 

@@ -6,7 +6,7 @@ from html import escape
 from pathlib import Path
 
 from torchmcl.experiments.published import Cells
-from torchmcl.files import write_text
+from torchmcl.runs.files import write_text
 
 __all__ = ["Line", "Sheet", "as_html", "as_latex", "as_markdown", "write_sheet"]
 

@@ -9,12 +9,12 @@ from rich.console import Console
 from rich.table import Table
 
 from torchmcl.errors import UserError
-from torchmcl.files import write_json, write_text
-from torchmcl.toy import figures, report
+from torchmcl.runs.files import write_json, write_text
+from torchmcl.runs.progress import bar
+from torchmcl.toy import figures, page
 from torchmcl.toy.experiment import GRID_SIZE, Run, results, run, work
 from torchmcl.toy.models import ENSEMBLES, METHODS, Method
 from torchmcl.toy.presets import Settings
-from torchmcl.toy.progress import bar
 
 __all__ = ["run_seeds", "toy"]
 
@@ -41,7 +41,7 @@ def toy(
     figure = figures.figure1(runs[0])
     for suffix in (".png", ".pdf"):
         figures.save(figure, out / f"figure1{suffix}")
-    write_text(out / "report.html", report.page(runs[0], numbers, out / "figure1.png"))
+    write_text(out / "report.html", page.page(runs[0], numbers, out / "figure1.png"))
     written = ["results.json", "figure1.png", "figure1.pdf", "report.html", "models"]
     if animate:
         figures.animation(runs[0], out / "animation.gif")
@@ -77,9 +77,9 @@ def _print(numbers: dict[str, Any], console: Console) -> None:
         title=f"Preset {numbers['preset']}, {several}", box=SIMPLE_HEAD, padding=(0, 0, 0, 1), pad_edge=False
     )
     table.add_column("model")
-    for heading, _, _ in report.COLUMNS:
+    for heading, _, _ in page.COLUMNS:
         table.add_column(heading, justify="right")
     for method, values in numbers["models"].items():
-        table.add_row(*report.cells_of(method, values, numbers["floor_mean"]))
+        table.add_row(*page.cells_of(method, values, numbers["floor_mean"]))
     table.add_row("best 20 points", f"{numbers['floor_mean']:.4f}")
     console.print(table)

@@ -12,10 +12,10 @@ from matplotlib.colors import LinearSegmentedColormap, Normalize
 from numpy.typing import NDArray
 from torch import Tensor
 
-from torchmcl import polygons
 from torchmcl.hypotheses import Hypotheses
 from torchmcl.toy.data import sample
 from torchmcl.toy.models import Method
+from torchmcl.voronoi import polygons
 
 __all__ = ["STYLES", "Style", "cell_means", "cells", "frame", "marks", "samples", "scale"]
 

@@ -9,13 +9,13 @@ from typing import Any
 import torch
 
 import torchmcl
-from torchmcl.files import write_json
+from torchmcl.runs.files import write_json
+from torchmcl.runs.progress import Bar
 from torchmcl.toy import store
 from torchmcl.toy.evaluate import Evaluation, evaluate, predict, winner_entropy
 from torchmcl.toy.floor import TIMES, floor
 from torchmcl.toy.models import ENSEMBLES, METHODS, NAMES, Method
 from torchmcl.toy.presets import Settings
-from torchmcl.toy.progress import Bar
 from torchmcl.toy.train import Trained, fit, samples, steps
 
 __all__ = ["GRID_SIZE", "Outcome", "Run", "identity", "results", "run", "run_model", "work"]

@@ -13,8 +13,8 @@ from matplotlib.cm import ScalarMappable
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from torchmcl.files import atomic
 from torchmcl.hypotheses import Hypotheses
+from torchmcl.runs.files import atomic
 from torchmcl.toy import drawing
 from torchmcl.toy.evaluate import predict
 from torchmcl.toy.experiment import Run

@@ -14,7 +14,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from torchmcl.files import write_text
+from torchmcl.runs.files import write_text
 from torchmcl.toy.data import grid
 
 __all__ = ["TIMES", "floor", "lloyd", "quantization_error", "search", "stored"]

@@ -10,9 +10,9 @@ from torchmcl.distances import squared_euclidean
 from torchmcl.ensemble import StackedEnsemble, members_loss
 from torchmcl.heads import HypothesisHead, Scores
 from torchmcl.losses import mcl_loss, rmcl_loss
-from torchmcl.supports import Box
 from torchmcl.toy.presets import Settings
 from torchmcl.training import Loss
+from torchmcl.voronoi.supports import Box
 
 __all__ = ["ENSEMBLES", "METHODS", "NAMES", "SQUARE", "Method", "build", "loss_of"]
 

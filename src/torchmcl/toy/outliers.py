@@ -16,8 +16,9 @@ from torch import Tensor
 
 import torchmcl
 from torchmcl.errors import UserError
-from torchmcl.files import write_json
 from torchmcl.hypotheses import Hypotheses
+from torchmcl.runs.files import write_json
+from torchmcl.runs.progress import bar
 from torchmcl.toy import drawing, figures
 from torchmcl.toy.data import draw
 from torchmcl.toy.evaluate import exact_emd, predict
@@ -25,7 +26,6 @@ from torchmcl.toy.experiment import GRID_SIZE, Outcome, run_model, work
 from torchmcl.toy.floor import TIMES, floor
 from torchmcl.toy.models import Method
 from torchmcl.toy.presets import Settings
-from torchmcl.toy.progress import bar
 
 __all__ = ["RHO", "THRESHOLD", "figure", "toy_outliers"]
 

@@ -7,7 +7,7 @@ from typing import Any
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 
-from torchmcl.files import atomic, write_json
+from torchmcl.runs.files import atomic, write_json
 from torchmcl.toy.models import Method, build
 from torchmcl.toy.presets import Settings
 from torchmcl.toy.train import Trained

@@ -5,8 +5,8 @@ from typing import NamedTuple
 from jaxtyping import Float
 from torch import Tensor
 
-from torchmcl import polygons
 from torchmcl.toy.data import CORNERS, square_probs
+from torchmcl.voronoi import polygons
 
 __all__ = ["CellTruth", "cell_truth"]
 

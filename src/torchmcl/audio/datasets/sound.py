@@ -16,7 +16,7 @@ import soundfile
 from jaxtyping import Int16
 
 from torchmcl.audio.datasets.recording import BrokenFile
-from torchmcl.files import atomic
+from torchmcl.runs.files import atomic
 
 __all__ = ["SUFFIXES", "Sound", "cache_folder", "open_sound", "read_header"]
 

@@ -1,0 +1,291 @@
+"""A run: train what the settings say, keep everything that is needed to go on, and evaluate."""
+
+import json
+import platform
+import subprocess
+from collections.abc import Sequence
+from contextlib import nullcontext
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+import yaml
+from lightning.fabric.utilities.exceptions import MisconfigurationException
+from lightning.pytorch import Callback, LightningModule, Trainer
+from lightning.pytorch.callbacks import ModelCheckpoint, RichProgressBar
+from lightning.pytorch.loggers import TensorBoardLogger
+from lightning.pytorch.utilities import rank_zero_only
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save
+from torch import distributed, nn
+
+import torchmcl
+from torchmcl.audio.datamodule import AudioDataModule
+from torchmcl.distances import great_circle, great_circle_swapped
+from torchmcl.errors import UserError
+from torchmcl.experiments.build import build_data, build_ensemble, build_loss, build_network, build_schedule
+from torchmcl.experiments.config import Config, Kind, from_plain, to_plain
+from torchmcl.experiments.evaluate import evaluate
+from torchmcl.experiments.limits import check_limits
+from torchmcl.experiments.parallel import SharedBatchNorm, build_strategy
+from torchmcl.memory import keep_memory
+from torchmcl.metrics import EarthMoversDistance, OracleError
+from torchmcl.runs.checkpoint import CHECKPOINT, AtomicCheckpoints, Record, SeedEachStep
+from torchmcl.runs.files import atomic, locked, sweep, write_json, write_text
+from torchmcl.training import KeepBest, Learner, collapse, quiet
+
+__all__ = ["evaluate_run", "load_network", "member_seeds", "run_folder", "train"]
+
+CONFIG, WEIGHTS, SHAPE, METRICS = "config.yaml", "model.safetensors", "config.json", "metrics.json"
+
+
+BUSY = "another process is training there; wait for it, or choose another run=FOLDER"
+
+
+def train(config: Config, *, members: Sequence[Path] = (), progress: bool = True) -> Path:
+    """Train, or go on where it stopped, then evaluate on validation and test scenes; returns the folder.
+
+    Killed at any moment and called again, it ends with the same weights. On several processes the first one holds
+    the folder, and alone saves and evaluates. An ensemble takes finished runs as its `members`, where given;
+    runs with the seeds `member_seeds` are what it would train itself.
+    """
+    check_limits(config)
+    if len(members) not in (0, config.method.members):
+        raise ValueError(f"members has {len(members)} runs, the method {config.method.members} members")
+    folder = run_folder(config)
+    first = getattr(rank_zero_only, "rank", 0) == 0
+    with locked(folder, BUSY) if first else nullcontext():
+        if first:
+            _claim(folder, config)
+        if (folder / METRICS).exists():
+            return folder
+        keep_memory()
+        if config.trainer.threads is not None:
+            torch.set_num_threads(config.trainer.threads)
+        data = build_data(config, progress=progress)
+        if not (folder / WEIGHTS).exists():
+            trained = (
+                [_finished(run) for run in members]
+                if members
+                else [_train_member(config, data, folder, i, progress) for i in range(config.method.members)]
+            )
+            _part(data)
+            if first:
+                _save(folder, config, data, trained)
+        if first:
+            evaluate_run(folder, data=data)
+    return folder
+
+
+def evaluate_run(
+    folder: str | Path, *, swapped: bool = False, data: AudioDataModule | None = None
+) -> dict[str, Any]:
+    """EMD, oracle error and frame recall of a finished run on its validation and test scenes.
+
+    Written to `metrics.json`; with `swapped`, by the published formula for angles, to `metrics-swapped.json`.
+    """
+    folder = Path(folder)
+    config, network = load_network(folder)
+    data = data or build_data(config)
+    distance = great_circle_swapped if swapped else great_circle
+    found = {
+        part: evaluate(
+            network, loader(), slots=config.method.kind is not Kind.mcl, distance=distance
+        ).summary()
+        for part, loader in (("validation", data.val_dataloader), ("test", data.test_dataloader))
+    }
+    shape = _read_shape(folder)
+    winners = found["validation"]["winners"] if config.method.kind is Kind.mcl else None
+    metrics = {
+        **_provenance(config),
+        "train_seconds": shape["train_seconds"],
+        "collapse": collapse(winners) if isinstance(winners, list) else None,
+        **found,
+    }
+    write_json(folder / ("metrics-swapped.json" if swapped else METRICS), metrics)
+    return metrics
+
+
+def load_network(folder: str | Path) -> tuple[Config, nn.Module]:
+    """The settings and the trained network of a run; reads YAML, JSON and safetensors, never a pickle."""
+    folder = Path(folder)
+    for name in (CONFIG, SHAPE, WEIGHTS):
+        if not (folder / name).is_file():
+            raise UserError(f"{folder}: no finished run, {name} is missing")
+    config = _read_config(folder)
+    shape = _read_shape(folder)
+    network = build_ensemble(config, shape["sample_rate"], shape["slots"])
+    try:
+        network.load_state_dict(load_file(folder / WEIGHTS))
+    except (SafetensorError, RuntimeError) as error:
+        raise UserError(f"{folder / WEIGHTS}: {str(error).splitlines()[0]}") from None
+    return config, network.eval()
+
+
+def member_seeds(config: Config) -> range:
+    """The seed of each member of an ensemble; a single network has that of the run."""
+    count = config.method.members
+    first = config.seed if count == 1 else 1000 * config.seed
+    return range(first, first + count)
+
+
+def run_folder(config: Config) -> Path:
+    """Where the run lives."""
+    name = f"{config.method.name}-{config.data.name}-{config.scale}-seed{config.seed}"
+    return Path(config.run) if config.run else Path("runs") / name
+
+
+class _Bar(RichProgressBar):
+    """The progress bar without the number of the logger's version."""
+
+    def get_metrics(self, trainer: Trainer, pl_module: LightningModule) -> dict[str, Any]:
+        return {
+            name: value for name, value in super().get_metrics(trainer, pl_module).items() if name != "v_num"
+        }
+
+
+def _train_member(
+    config: Config, data: AudioDataModule, folder: Path, member: int, progress: bool
+) -> tuple[nn.Module, float]:
+    place = folder if config.method.members == 1 else folder / f"member{member}"
+    seed = data.seed = member_seeds(config)[member]
+    torch.manual_seed(seed)
+    settings = config.training
+    learner = Learner(
+        build_network(config, data.sample_rate, data.slots),
+        build_loss(config.method),
+        optimizer=partial(
+            torch.optim.AdamW, lr=settings.learning_rate, weight_decay=settings.weight_decay, fused=True
+        ),
+        schedule=build_schedule(settings.schedule),
+        metrics={"emd": EarthMoversDistance(great_circle), "oracle": OracleError(great_circle)},
+    )
+    last = place / CHECKPOINT
+    record = Record(place / "logs" / "metrics.csv")
+    callbacks: list[Callback] = [
+        KeepBest(),
+        SeedEachStep(seed),
+        record,
+        ModelCheckpoint(place, last.stem, enable_version_counter=False, save_on_train_epoch_end=True),
+    ]
+    with quiet():
+        try:
+            trainer = Trainer(
+                accelerator=config.trainer.accelerator,
+                devices=config.trainer.devices,
+                num_nodes=config.trainer.nodes,
+                strategy=build_strategy(config.trainer),
+                plugins=[AtomicCheckpoints(), SharedBatchNorm()],
+                use_distributed_sampler=False,
+                max_epochs=settings.epochs,
+                limit_train_batches=settings.batches or 1.0,
+                gradient_clip_val=settings.clip,
+                callbacks=callbacks + ([_Bar(refresh_rate=5)] if progress else []),
+                enable_progress_bar=progress,
+                enable_model_summary=False,
+                num_sanity_val_steps=0,
+                logger=TensorBoardLogger(place, "logs", "tensorboard"),
+            )
+        except (MisconfigurationException, ImportError, ValueError) as error:
+            raise UserError(f"trainer: {str(error).splitlines()[0]}") from None
+        if trainer.is_global_zero:
+            sweep(place, CHECKPOINT)
+        try:
+            trainer.fit(
+                learner, datamodule=data, ckpt_path=last if last.exists() else None, weights_only=True
+            )
+        except SystemExit as end:
+            if isinstance(end.__context__, KeyboardInterrupt):
+                raise KeyboardInterrupt from None
+            raise
+    return learner.network.cpu(), record.seconds
+
+
+def _finished(run: Path) -> tuple[nn.Module, float]:
+    return load_network(run)[1], _read_shape(run)["train_seconds"]
+
+
+def _part(data: AudioDataModule) -> None:
+    """The processes part: what follows is the work of the first one, on all of the data."""
+    data.trainer = None
+    if distributed.is_available() and distributed.is_initialized():
+        distributed.barrier()
+        distributed.destroy_process_group()
+
+
+def _save(
+    folder: Path, config: Config, data: AudioDataModule, members: Sequence[tuple[nn.Module, float]]
+) -> None:
+    network = build_ensemble(config, data.sample_rate, data.slots)
+    parts = [network] if len(members) == 1 else list(network.members)  # type: ignore[arg-type]
+    for part, (member, _) in zip(parts, members, strict=True):
+        part.load_state_dict(member.state_dict())
+    seconds = sum(seconds for _, seconds in members)
+    shape = {"sample_rate": data.sample_rate, "slots": data.slots, "train_seconds": seconds}
+    write_json(folder / SHAPE, shape)
+    with atomic(folder / WEIGHTS) as temporary:
+        temporary.write_bytes(save({name: v.contiguous() for name, v in network.state_dict().items()}))
+    for checkpoint in folder.rglob(CHECKPOINT):
+        checkpoint.unlink()
+
+
+def _claim(folder: Path, config: Config) -> None:
+    """Note the settings of the run, or make sure that they are still the same; remove what was half written."""
+    sweep(folder, CONFIG, WEIGHTS, SHAPE, METRICS)
+    settings = to_plain(config)
+    if (folder / CONFIG).exists():
+        before = to_plain(_read_config(folder))
+        changed = [key for key in settings if key not in ("run", "trainer") and settings[key] != before[key]]
+        if changed:
+            raise UserError(
+                f"{folder}: this run has other settings for {', '.join(changed)}; choose another run=FOLDER"
+            )
+    else:
+        write_text(folder / CONFIG, yaml.safe_dump(settings, sort_keys=False))
+
+
+def _read_config(folder: Path) -> Config:
+    path = folder / CONFIG
+    try:
+        text = path.read_text(encoding="utf-8")
+        plain = yaml.safe_load(text)
+    except (yaml.YAMLError, UnicodeDecodeError, RecursionError) as error:
+        raise UserError(f"{path}: {str(error).splitlines()[0]}") from None
+    if not isinstance(plain, dict):
+        raise UserError(f"{path}: holds no settings")
+    if "${" in text:
+        raise UserError(f"{path}: holds ${{...}}, the settings of a run are plain values")
+    config = from_plain(plain)
+    check_limits(config)
+    return config
+
+
+def _read_shape(folder: Path) -> dict[str, Any]:
+    path = folder / SHAPE
+    try:
+        shape = json.loads(path.read_text(encoding="utf-8"))
+    except (ValueError, RecursionError):
+        raise UserError(f"{path}: is not JSON") from None
+    for key, most in (("sample_rate", 1_000_000), ("slots", 1000)):
+        value = shape.get(key) if isinstance(shape, dict) else None
+        if not isinstance(value, int) or not 0 < value <= most:
+            raise UserError(f"{path}: {key} is {value!r}, must be a whole number from 1 to {most}")
+    return {"train_seconds": None, **shape}
+
+
+def _provenance(config: Config) -> dict[str, Any]:
+    source = Path(torchmcl.__file__).parent
+    git = subprocess.run(
+        ["git", "-C", source, "rev-parse", "HEAD"], capture_output=True, text=True, check=False
+    )
+    return {
+        "method": config.method.name,
+        "data": config.data.name,
+        "scale": config.scale,
+        "seed": config.seed,
+        "torchmcl": torchmcl.__version__,
+        "torch": torch.__version__,
+        "python": platform.python_version(),
+        "commit": git.stdout.strip() or None,
+    }

@@ -1,0 +1,1 @@
+"""Voronoi cells of the hypotheses, and the densities inside of them."""

@@ -1,0 +1,190 @@
+"""The command line: help for everybody, and one sentence for each mistake."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+from torchmcl import __version__, cli
+from torchmcl.cli.doctor import OPTIONAL, report
+
+ROOT = Path(__file__).parents[2]
+
+COMMANDS = [
+    command.name or command.callback.__name__.replace("_", "-") for command in cli.app.registered_commands
+]
+
+
+def run(monkeypatch, *words: str) -> int:
+    monkeypatch.setattr(sys, "argv", ["torchmcl", *words])
+    with pytest.raises(SystemExit) as ended:
+        cli.main()
+    return ended.value.code or 0
+
+
+def test_commands_are_those_of_the_design_in_its_order():
+    expected = [
+        "toy",
+        "toy-outliers",
+        "simulate",
+        "inspect",
+        "train",
+        "evaluate",
+        "study",
+        "localize",
+        "doctor",
+    ]
+    assert sorted(COMMANDS, key=expected.index) == expected
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_help_has_an_example_and_says_what_is_written_and_where_to_read_more(command, monkeypatch, capsys):
+    monkeypatch.setenv("COLUMNS", "200")
+    assert run(monkeypatch, command, "--help") == 0
+    said = " ".join(capsys.readouterr().out.split())
+    assert f"Example: torchmcl {command}" in said
+    assert " Writes " in said
+    page = re.search(r"Read more: (docs/\S+\.md)", said)
+    assert page
+    assert (ROOT / page[1]).exists()
+
+
+def test_alone_it_shows_its_help(monkeypatch, capsys):
+    assert run(monkeypatch) == 0
+    shown = capsys.readouterr().out
+    assert all(command in shown for command in COMMANDS)
+
+
+def test_version(monkeypatch, capsys):
+    assert run(monkeypatch, "--version") == 0
+    assert capsys.readouterr().out == f"torchmcl {__version__}\n"
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (["nonsense"], "No such command 'nonsense'."),
+        (["simulate"], "Missing argument 'out'."),
+        (["simulate", "x", "--nope", "1"], "No such option: --nope"),
+        (["simulate", "x", "--workers", "many"], "Invalid value for '--workers'"),
+        (["simulate", "x", "--snr", "1000"], "snr is 1000, it must be between 0 and 100"),
+        (
+            ["simulate", "x", "--condition", "wet"],
+            "condition is 'wet', it must be one of anechoic, reverberant, mixed",
+        ),
+        (["inspect", "nowhere"], "nowhere: no such file or folder"),
+        (["toy", "--preset", "fast"], "--preset must be one of paper, tuned, got 'fast'"),
+        (["train", "method=rmclx"], "method=rmclx: did you mean rmcl?"),
+        (["train", "method"], "method: a setting is written key=value"),
+        (["study", "table1", "--on", "slurm"], "--on is 'slurm', must be local or ray"),
+        (
+            ["study", "table1", "--address", "head:6379"],
+            "--address is of a Ray cluster: say --on ray as well",
+        ),
+        (["study", "table1", "--workers", "0"], "Invalid value for '--workers'"),
+        (["train", "training.epochs=0"], "training.epochs is 0, must be 1 to 1e+06"),
+        (["train", "training.epochs=many"], "training.epochs: Value 'many' of type 'str'"),
+        (["train", "training.learning_rate=nan"], "training.learning_rate is nan, must be 0 to 1000"),
+        (["train", "training.batch_size=0"], "training.batch_size is 0, must be 1 to 1e+06"),
+        (["train", "training.schedule=linear"], "training.schedule: Invalid value 'linear', expected one of"),
+        (["train", "trainer.devices=0"], "trainer.devices is 0, must be 1 to 1024"),
+        (["train", "trainer.threads=0"], "trainer.threads is 0, must be 1 to 4096"),
+        (["train", "seed=-1"], "seed is -1, must be 0 to 2.14748e+09"),
+        (["train", "method.hypotheses=0"], "method.hypotheses is 0, must be 1 to 10000"),
+        (["train", "method.members=0"], "method.members is 0, must be 1 to 1000"),
+        (["train", "network.pools=[]"], "network.pools has 0 entries, must be 1 to 10"),
+        (["train", "network.filters=99999"], "network.filters is 99999, must be 1 to 1024"),
+        (["train", "network.pools=3"], "network.pools: Invalid value assigned"),
+        (["train", "scale=huge"], "scale=huge: scale is one of"),
+        (["train", "head=cube"], "head=cube: head is one of angles, sphere"),
+        (["train", "method="], "method=: method is one of"),
+        (["train", "="], "=: no setting ; settings are"),
+        (["train", "a=b=c"], "a=b=c: no setting a; settings are"),
+        (["train", "hydra.run.dir=x"], "hydra.run.dir=x: no setting hydra.run.dir"),
+        (["train", "method._target_=os.mkdir"], "method._target_=os.mkdir: no setting method._target_"),
+        (["train", "+method.more=1"], "+method.more=1: a setting is written key=value"),
+        (["evaluate", ""], ".: no finished run, config.yaml is missing"),
+        (["inspect", "/dev/null"], "/dev/null: "),
+        (["simulate", "x", "--recordings", "0"], "recordings is 0, it must be"),
+        (["simulate", "x", "--duration", "nan"], "duration is nan, it must be"),
+        (["simulate", "x", "--grid", "-1"], "grid is -1, it must be"),
+        (["simulate", "x", "--layout", "y"], "layout is 'y', it must be"),
+        (["simulate", "x", "--events", "nowhere"], "nowhere: "),
+        (["simulate", "x", "--sample-rate", "0"], "sample_rate is 0, it must be"),
+        (["simulate", "x", "--workers", "0"], "workers is 0, it must be at least 1"),
+        (["simulate", "/dev/null/x"], "/dev/null/x: "),
+        (["toy", "--seeds", "0"], "--seeds must be"),
+        (["toy", "--seed", "-1"], "--seed must not be negative, got -1"),
+        (["evaluate", "nowhere"], "nowhere: no finished run, config.yaml is missing"),
+        (["localize", "nowhere.wav"], "nowhere.wav: no such file"),
+        (["study", "table9"], "no study table9; there are table1, table2, table3, table4"),
+        (["study", "table1", "method=rmcl"], "method and run are chosen by the study"),
+    ],
+)
+def test_a_mistake_is_one_sentence(words, sentence, monkeypatch, capsys, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    assert run(monkeypatch, *words) == 2
+    said = capsys.readouterr().err
+    assert said.startswith(f"torchmcl: {sentence}")
+    assert said.count("\n") == 1
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, OSError(28, "No space left on device", "runs/x")])
+def test_the_machine_is_no_traceback_either(error, monkeypatch, capsys):
+    def fail(*args, **kwargs):
+        raise error
+
+    monkeypatch.setattr(cli, "app", fail)
+    assert run(monkeypatch) == (130 if error is KeyboardInterrupt else 2)
+    assert (
+        "interrupted" in (said := capsys.readouterr().err)
+        or said == "torchmcl: runs/x: No space left on device\n"
+    )
+
+
+def test_the_doctor_tells_versions_threads_and_parts(monkeypatch, capsys):
+    assert run(monkeypatch, "doctor") == 0
+    said = capsys.readouterr().out.splitlines()
+    assert said[0] == f"torchmcl {__version__}"
+    assert f"torch {torch.__version__}" in said
+    assert any(f"threads of torch {torch.get_num_threads()}" in line for line in said)
+    for part in OPTIONAL:
+        assert any(line.startswith((f"{part.module} ", f"missing: {part.remedy}")) for line in said)
+
+
+@pytest.mark.parametrize("part", OPTIONAL, ids=lambda part: part.module)
+def test_the_doctor_says_how_to_get_a_missing_part(part, monkeypatch):
+    monkeypatch.setitem(sys.modules, part.module, None)
+    extra = {"soundfile": "audio", "tensorboard": "audio", "ray": "cluster"}[part.module]
+    assert f"missing: {part.purpose} needs {part.module}: pip install 'torchmcl[{extra}]'" in report()
+
+
+def without(module: str, *words: str, cwd: Path) -> subprocess.CompletedProcess[str]:
+    """A command in a process in which that module cannot be imported."""
+    program = f"import sys; sys.modules[{module!r}] = None; from torchmcl.cli import main; main()"
+    return subprocess.run(
+        [sys.executable, "-c", program, *words], cwd=cwd, capture_output=True, text=True, check=False
+    )
+
+
+def test_a_missing_part_is_one_sentence(tmp_path):
+    ended = without("soundfile", "simulate", "scenes", cwd=tmp_path)
+    assert ended.returncode == 2
+    assert ended.stderr == (
+        "torchmcl: reading and writing sound needs soundfile: pip install 'torchmcl[audio]'\n"
+    )
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_unknown_missing_module_is_a_bug_and_shows_where(monkeypatch):
+    def fail(*args, **kwargs):
+        raise ModuleNotFoundError("No module named 'nothing'", name="nothing")
+
+    monkeypatch.setattr(cli, "app", fail)
+    monkeypatch.setattr(sys, "argv", ["torchmcl", "doctor"])
+    with pytest.raises(ModuleNotFoundError):
+        cli.main()

@@ -1,0 +1,98 @@
+"""Files are complete or absent."""
+
+import errno
+import fcntl
+import json
+import os
+import stat
+
+import pytest
+
+from torchmcl.errors import UserError
+from torchmcl.runs.files import atomic, locked, sweep, write_json, write_text
+
+
+def test_a_file_takes_its_place_when_complete(tmp_path):
+    path = tmp_path / "deep" / "result.json"
+    with atomic(path) as temporary:
+        temporary.write_text("half")
+        assert not path.exists()
+        assert temporary.suffix == ".json"
+        assert temporary.parent == path.parent
+    assert path.read_text() == "half"
+    assert os.listdir(path.parent) == ["result.json"]
+
+
+def test_a_failure_leaves_what_was_there(tmp_path):
+    path = tmp_path / "result.txt"
+    write_text(path, "before")
+
+    def fail():
+        with atomic(path) as temporary:
+            temporary.write_text("after")
+            raise RuntimeError
+
+    with pytest.raises(RuntimeError):
+        fail()
+    assert path.read_text() == "before"
+    assert os.listdir(tmp_path) == ["result.txt"]
+
+
+def test_permissions_are_those_of_any_new_file(tmp_path):
+    write_text(tmp_path / "ours", "")
+    (tmp_path / "theirs").write_text("")
+    assert (tmp_path / "ours").stat().st_mode == (tmp_path / "theirs").stat().st_mode
+
+
+def test_json_has_no_nan(tmp_path):
+    write_json(tmp_path / "a.json", {"x": [1, 2.5]})
+    assert json.loads((tmp_path / "a.json").read_text()) == {"x": [1, 2.5]}
+    with pytest.raises(ValueError, match="not JSON compliant"):
+        write_json(tmp_path / "a.json", {"x": float("nan")})
+    assert json.loads((tmp_path / "a.json").read_text()) == {"x": [1, 2.5]}
+
+
+def test_only_one_process_has_a_folder(tmp_path):
+    with locked(tmp_path / "a") as handle:
+        assert os.path.samestat(os.fstat(handle), (tmp_path / "a").stat())
+        with pytest.raises(UserError, match="a: is taken"), locked(tmp_path / "a", "is taken"):
+            pass
+    with locked(tmp_path / "a", "is taken"):
+        assert os.listdir(tmp_path / "a") == []
+
+
+def test_where_folders_cannot_be_locked_a_file_is(tmp_path, monkeypatch):
+    """As on network file systems, which want what is locked to be open for writing."""
+    lock = fcntl.flock
+
+    def picky(handle, how):
+        if stat.S_ISDIR(os.fstat(handle).st_mode):
+            raise OSError(errno.EBADF, os.strerror(errno.EBADF))
+        lock(handle, how)
+
+    monkeypatch.setattr(fcntl, "flock", picky)
+    with (
+        locked(tmp_path),
+        pytest.raises(UserError, match="is taken"),
+        locked(tmp_path, "is taken"),
+    ):
+        pass
+    with locked(tmp_path, "is taken"):
+        assert os.listdir(tmp_path) == [".lock"]
+
+
+def test_what_was_half_written_is_swept_away_and_nothing_else(tmp_path):
+    for name in (".last.abc.ckpt", "last.ckpt", ".other.abc.ckpt", ".last.abc.json"):
+        (tmp_path / name).touch()
+    sweep(tmp_path, "last.ckpt", "absent.json")
+    assert sorted(os.listdir(tmp_path)) == [".last.abc.json", ".other.abc.ckpt", "last.ckpt"]
+
+
+def test_an_error_without_a_name_gets_that_of_the_file(tmp_path):
+    def fail():
+        with atomic(tmp_path / "a.txt"):
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+    with pytest.raises(OSError, match=r"No space left on device: '.*a\.txt'"):
+        fail()
+    assert os.listdir(tmp_path) == []

@@ -1,0 +1,157 @@
+"""The estimator: scikit-learn's own checks, ambiguous data, and every form of y."""
+
+import pickle
+
+import numpy as np
+import pytest
+from sklearn.base import clone
+from sklearn.model_selection import GridSearchCV
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import PolynomialFeatures
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from torchmcl.tabular.regressor import MCLRegressor
+
+NOT_APPLICABLE = {
+    "check_array_api_input": "predictions come from torch on the CPU; other array libraries are not promised",
+}
+
+
+def small(**settings) -> MCLRegressor:
+    return MCLRegressor(
+        **{"n_hypotheses": 3, "hidden": (32,), "max_epochs": 40, "progress": False, **settings}
+    )
+
+
+@pytest.mark.usefixtures("unchecked")
+@parametrize_with_checks([small()], expected_failed_checks=lambda estimator: NOT_APPLICABLE)
+def test_scikit_learn(estimator, check):
+    check(estimator)
+
+
+@pytest.fixture(scope="module")
+def forked():
+    """A fork: y is x or -x with probabilities 0.8 and 0.2."""
+    random = np.random.default_rng(0)
+    x = random.uniform(0.2, 1, (2000, 1))
+    y = np.where(random.uniform(size=2000) < 0.8, x[:, 0], -x[:, 0])
+    return x, y
+
+
+@pytest.mark.parametrize("scores", ["softmax", "sigmoid"])
+def test_a_fork_gives_two_answers_with_their_probabilities(forked, scores):
+    model = small(n_hypotheses=2, scores=scores, max_epochs=60, random_state=0).fit(*forked)
+    for where in (0.3, 0.6, 0.9):
+        hypotheses = model.predict_hypotheses([[where]])[0]
+        order = hypotheses.points[:, 0].argsort()
+        assert hypotheses.points[order, 0].tolist() == pytest.approx([-where, where], abs=0.06)
+        assert hypotheses.probs[order].tolist() == pytest.approx([0.2, 0.8], abs=0.07)
+        assert model.predict([[where]])[0] == pytest.approx(0.6 * where, abs=0.1)
+
+
+@pytest.mark.parametrize("scale", [1e-6, 1.0, 1e6])
+def test_units_of_y_change_nothing_but_the_units(forked, scale):
+    x, y = forked
+    model = small(random_state=0, max_epochs=5).fit(x, y * scale + 3 * scale)
+    plain = small(random_state=0, max_epochs=5).fit(x, y)
+    np.testing.assert_allclose(model.predict(x) / scale - 3, plain.predict(x), atol=2e-3)
+
+
+def test_several_targets_in_every_form_are_the_same():
+    random = np.random.default_rng(0)
+    x = random.uniform(size=(60, 2))
+    counts = random.integers(0, 4, 60)
+    parts = [random.normal(size=(count, 2)) for count in counts]
+    padded = np.full((60, 3, 2), np.nan)
+    for row, part in zip(padded, parts, strict=True):
+        row[: len(part)] = part
+    first, second = (small(random_state=0, max_epochs=3).fit(x, y) for y in (parts, padded))
+    np.testing.assert_array_equal(first.predict(x), second.predict(x))
+    assert first.score(x, parts) == second.score(x, padded)
+
+
+def test_two_targets_are_counted():
+    random = np.random.default_rng(0)
+    x = random.uniform(size=(1500, 1))
+    y = np.full((1500, 2, 1), np.nan)
+    y[:, 0, 0] = -1
+    y[x[:, 0] > 0.5, 1, 0] = 1
+    model = small(scores="sigmoid", random_state=0, max_epochs=60, learning_rate=1e-2).fit(x, y)
+    assert model.predict_hypotheses([[0.2], [0.8]]).count.tolist() == pytest.approx([1, 2], abs=0.15)
+
+
+def test_shape_of_prediction_follows_y(forked):
+    x, y = forked
+    assert small(max_epochs=1).fit(x, y).predict(x[:5]).shape == (5,)
+    assert small(max_epochs=1).fit(x, y[:, None]).predict(x[:5]).shape == (5, 1)
+    assert small(max_epochs=1).fit(x, np.stack([y, y], 1)).predict(x[:5]).shape == (5, 2)
+    assert small(max_epochs=1, scores=None).fit(x, y).predict_hypotheses(x[:5]).logits is None
+
+
+def test_seed_decides_and_leaves_the_global_generator_alone(forked):
+    import torch
+
+    torch.manual_seed(3)
+    expected = torch.rand(1)
+    torch.manual_seed(3)
+    first, second, third = (small(random_state=seed, max_epochs=2).fit(*forked) for seed in (1, 1, 2))
+    assert torch.equal(torch.rand(1), expected)
+    np.testing.assert_array_equal(first.predict(forked[0]), second.predict(forked[0]))
+    assert not np.allclose(first.predict(forked[0]), third.predict(forked[0]))
+
+
+def test_early_stopping_stops(forked):
+    model = small(patience=2, max_epochs=500, learning_rate=1e-2, random_state=0).fit(*forked)
+    assert 2 < model.n_iter_ < 500
+
+
+def test_cloned_pickled_piped_and_searched(forked):
+    x, y = forked[0][:200], forked[1][:200]
+    model = small(max_epochs=3, random_state=0).fit(x, y)
+    np.testing.assert_array_equal(pickle.loads(pickle.dumps(model)).predict(x), model.predict(x))
+    assert clone(model).get_params() == model.get_params()
+    piped = make_pipeline(PolynomialFeatures(2), small(max_epochs=3)).fit(x, y)
+    assert piped.predict(x).shape == (200,)
+    search = GridSearchCV(small(max_epochs=2, random_state=0), {"n_hypotheses": [1, 4]}, cv=2).fit(x, y)
+    assert search.best_params_["n_hypotheses"] in (1, 4)
+
+
+def test_outliers_do_not_decide_the_unit():
+    random = np.random.default_rng(0)
+    x = random.uniform(size=(1000, 1))
+    y = x[:, 0] + 0.01 * random.normal(size=1000)
+    y[::100] = 10
+    model = small(n_hypotheses=4, random_state=0, max_epochs=60).fit(x, y)
+    assert model.target_scale_ == pytest.approx(0.25, rel=0.1)
+    hypotheses = model.predict_hypotheses([[0.5]])[0]
+    assert hypotheses.points[hypotheses.probs.argmax(), 0].item() == pytest.approx(0.5, abs=0.1)
+
+
+@pytest.mark.parametrize(
+    ("settings", "y", "message"),
+    [
+        ({"n_hypotheses": 0}, None, "n_hypotheses must be at least 1, got 0"),
+        ({"max_epochs": 0}, None, "max_epochs must be at least 1, got 0"),
+        ({"batch_size": 0}, None, "batch_size must be None or at least 1, got 0"),
+        ({"patience": 0}, None, "patience must be None or at least 1, got 0"),
+        ({"validation_fraction": 1.0}, None, r"validation_fraction must be in \[0, 1\), got 1.0"),
+        ({"learning_rate": 0.0}, None, "learning_rate must be positive, got 0.0"),
+        ({"scores": "tanh"}, None, "scores must be 'sigmoid', 'softmax' or None, got 'tanh'"),
+        ({"beta": -1.0}, None, "beta must not be negative, got -1.0"),
+        ({}, np.full(4, np.nan), "Input y contains NaN"),
+        ({}, np.full((4, 2, 1), np.nan), "y holds no target at all"),
+        ({}, np.array([[[0.0, np.nan]]] * 4), "some but not all coordinates NaN"),
+        ({}, [np.zeros((1, 2)), np.zeros((1, 3))] * 2, r"y holds targets with \[2, 3\] coordinates"),
+        ({}, [np.zeros(1), np.zeros(2)] * 2, r"each of them must be \(targets, dim\)"),
+        ({}, [np.full((1, 2), np.inf)] * 4, "y contains NaN or infinity"),
+        (
+            {},
+            np.zeros((4, 1, 1, 1)),
+            r"y must be \(n,\), \(n, dim\) or \(n, targets, dim\), got \(4, 1, 1, 1\)",
+        ),
+    ],
+)
+@pytest.mark.usefixtures("unchecked")
+def test_mistakes(settings, y, message):
+    with pytest.raises(ValueError, match=message):
+        small(**settings).fit(np.arange(4.0)[:, None], np.arange(4.0) if y is None else y)
