@@ -12,8 +12,9 @@ from pathlib import Path
 
 import torch
 
-from torchmcl.experiments import persistence, run
+from torchmcl.experiments import train as run
 from torchmcl.experiments.config import compose_config
+from torchmcl.runs import checkpoint as persistence
 from torchmcl.training import Learner
 
 
