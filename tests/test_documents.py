@@ -25,6 +25,15 @@ DOCUMENTS = [*(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "CHANGEL
 COMMAND: Any = typer.main.get_command(app)
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 
+PAGES_SEEN = (
+    "index",
+    "gallery",
+    "explanation/mathematics",
+    "reference/api",
+    "explanation/differences",
+    "howto/choose-k",
+)
+
 every_document = pytest.mark.parametrize(
     "path", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT).with_suffix(""))
 )
@@ -126,7 +135,7 @@ def test_every_public_name_is_explained_by_an_example(name):
     documented = getattr(torchmcl, name).__doc__
     assert ">>> " in documented
     assert re.search(
-        rf"^\.\. auto(class|function):: torchmcl\.{name}$", (ROOT / "docs/api.md").read_text(), re.M
+        rf"^\.\. auto(class|function):: torchmcl\.{name}$", (ROOT / "docs/reference/api.md").read_text(), re.M
     )
 
 
@@ -163,11 +172,11 @@ def test_the_site_loads_nothing_from_elsewhere(site):
 
 
 def test_formulas_are_drawn_by_the_browser_and_lead_to_functions(site):
-    text = (site / "mathematics.html").read_text()
+    text = (site / "explanation" / "mathematics.html").read_text()
     assert text.count("<math ") > 40
     assert "MathJax" not in text
     for name in ("mcl_loss", "scoring_loss", "rmcl_loss", "emd", "pit_loss", "Hypotheses.count"):
-        assert f'href="api.html#torchmcl.{name}"' in text
+        assert f'href="../reference/api.html#torchmcl.{name}"' in text
 
 
 @pytest.mark.skipif(CHROMIUM is None, reason="no Chromium: sh tests/install_browser.sh tells why")
@@ -182,7 +191,7 @@ def test_pages_fit_and_nothing_goes_wrong(site, width):
         tab.on("console", lambda message: wrong.append(message.text))
         tab.on("pageerror", lambda error: wrong.append(str(error)))
         tab.on("requestfailed", lambda request: wrong.append(request.url))
-        for page in ("index", "gallery", "mathematics", "api", "differences", "howto/choose-k"):
+        for page in PAGES_SEEN:
             tab.goto((site / f"{page}.html").as_uri())
             assert tab.evaluate("document.documentElement.scrollWidth") <= width, page
         browser.close()
