@@ -1,4 +1,4 @@
-"""What is installed, what the machine has, and how to get what is missing."""
+"""The command `doctor`: what is installed, what the machine has, and how to get what is missing."""
 
 import os
 import platform
@@ -8,39 +8,54 @@ from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 
-__all__ = ["OPTIONAL", "Part", "explain_missing", "report"]
+__all__ = ["COMMANDS", "OPTIONAL", "OptionalModule", "doctor", "explain_missing", "report"]
 
 REQUIRED = ("torch", "lightning", "torchmetrics", "numpy", "scipy", "scikit-learn", "POT", "hydra-core")
 
 
 @dataclass(frozen=True)
-class Part:
-    """Something that works only when a module of an extra is installed."""
+class OptionalModule:
+    """A module of an extra, and what it is needed for."""
 
     module: str
     extra: str
     purpose: str
 
     @property
-    def present(self) -> bool:
+    def installed(self) -> bool:
         """Whether the module can be imported."""
         return find_spec(self.module) is not None
 
     @property
     def remedy(self) -> str:
-        """One sentence for who lacks it."""
+        """How to install it, in one sentence."""
         return f"{self.purpose} needs {self.module}: pip install 'torchmcl[{self.extra}]'"
 
 
 OPTIONAL = (
-    Part("soundfile", "audio", "reading and writing sound"),
-    Part("tensorboard", "audio", "the log of a training run"),
-    Part("ray", "cluster", "a study on many machines"),
+    OptionalModule("soundfile", "audio", "reading and writing sound"),
+    OptionalModule("tensorboard", "audio", "the log of a training run"),
+    OptionalModule("ray", "cluster", "a study on many machines"),
 )
 
 
+def doctor() -> None:
+    """Report what is installed, what the machine has, and how to install what is missing.
+
+    Example: `torchmcl doctor`
+
+    Writes nothing; paste the output into a bug report.
+
+    Read more: docs/start.md
+    """
+    print(report())
+
+
+COMMANDS = (doctor,)
+
+
 def report() -> str:
-    """Everything that a bug report should begin with, a line each.
+    """The versions, the machine and the optional modules, a line each.
 
     >>> report().split()[0]
     'torchmcl'
@@ -57,26 +72,26 @@ def report() -> str:
     browser = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
     lines.append(f"Chromium {browser}" if browser else "Chromium missing: only tests of pages need it")
     lines += [
-        f"{part.module} {_version(part.module)}: {part.purpose}"
-        if part.present
-        else f"missing: {part.remedy}"
-        for part in OPTIONAL
+        f"{optional.module} {_version(optional.module)}: {optional.purpose}"
+        if optional.installed
+        else f"missing: {optional.remedy}"
+        for optional in OPTIONAL
     ]
     return "\n".join(lines)
 
 
 def explain_missing(error: ModuleNotFoundError) -> str | None:
-    """The sentence for an import that failed, or `None` where no extra would mend it.
+    """The sentence for an import that failed, or `None` where no extra provides the module.
 
     >>> explain_missing(ModuleNotFoundError("No module named 'soundfile'", name="soundfile"))
     "reading and writing sound needs soundfile: pip install 'torchmcl[audio]'"
     """
-    found = (
-        part
-        for part in OPTIONAL
-        if (error.name.split(".")[0] == part.module if error.name else part.module in str(error))
+    matching = (
+        optional
+        for optional in OPTIONAL
+        if (error.name.split(".")[0] == optional.module if error.name else optional.module in str(error))
     )
-    return next((part.remedy for part in found), None)
+    return next((optional.remedy for optional in matching), None)
 
 
 def _version(name: str) -> str:
