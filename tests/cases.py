@@ -7,7 +7,8 @@ import torch
 from torch import Tensor
 
 from torchmcl.assignment import relaxed, top_n
-from torchmcl.distances import great_circle
+from torchmcl.classification import cmcl_loss
+from torchmcl.distances import cross_entropy, great_circle
 from torchmcl.hypotheses import Hypotheses
 from torchmcl.losses import mcl_loss, pit_loss, rmcl_loss, transport_loss
 
@@ -37,5 +38,7 @@ def losses() -> dict[str, Loss]:
         "softmax": lambda p, q, t, a: rmcl_loss(Hypotheses(p, q, "softmax"), t, a),
         "sphere": lambda p, q, t, a: rmcl_loss(Hypotheses(p, q), t, a, distance=great_circle),
         "transport": lambda p, q, t, a: transport_loss(Hypotheses(p, q), t, a),
+        "classes": lambda p, q, t, a: rmcl_loss(Hypotheses(p, q), t.softmax(-1), a, distance=cross_entropy),
+        "cmcl": lambda p, _, t, a: cmcl_loss(Hypotheses(p), t.softmax(-1), a, beta=0.75),
         "pit": lambda p, q, t, a: pit_loss(p[..., :3, :], q[..., :3], t, a),
     }

@@ -12,8 +12,8 @@ import torchmcl
 ROOT = Path(torchmcl.__file__).parent
 LAYERS = {
     "core": {
-        "assignment", "directions", "distances", "ensemble", "errors", "heads", "hypotheses", "losses", "metrics",
-        "mixtures", "plots", "regions", "transport", "voronoi",
+        "assignment", "classification", "directions", "distances", "ensemble", "errors", "heads", "hypotheses",
+        "losses", "metrics", "mixtures", "plots", "regions", "transport", "voronoi",
     },
     "training": {"memory", "runs", "training"},
     "application": {"audio", "tabular", "toy", "trajectories"},

@@ -4,7 +4,15 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from torchmcl.assignment import Assignment, relaxed, top_n, winner_takes_all
-from torchmcl.distances import euclidean, great_circle, great_circle_swapped, squared_euclidean
+from torchmcl.classification import (
+    FeatureSharing,
+    class_error,
+    class_probs,
+    class_targets,
+    cmcl_loss,
+    oracle_class_error,
+)
+from torchmcl.distances import cross_entropy, euclidean, great_circle, great_circle_swapped, squared_euclidean
 from torchmcl.ensemble import Ensemble, StackedEnsemble, members_loss
 from torchmcl.heads import HypothesisHead, multi_hypothesis
 from torchmcl.hypotheses import Hypotheses
@@ -15,6 +23,12 @@ from torchmcl.voronoi.mixture import VoronoiMixture
 from torchmcl.voronoi.supports import Box, Sphere
 
 if TYPE_CHECKING:
+    from torchmcl.classification.metrics import (
+        ClassError,
+        ClassOwnership,
+        EntropyHistogram,
+        OracleClassError,
+    )
     from torchmcl.metrics import CountRecall, EarthMoversDistance, OracleError, WinnerHistogram
     from torchmcl.tabular.regressor import MCLRegressor
 
@@ -23,14 +37,19 @@ __version__ = "0.1.0"
 __all__ = [
     "Assignment",
     "Box",
+    "ClassError",
+    "ClassOwnership",
     "CountRecall",
     "Dirac",
     "EarthMoversDistance",
     "Ensemble",
+    "EntropyHistogram",
+    "FeatureSharing",
     "Gaussian",
     "Hypotheses",
     "HypothesisHead",
     "MCLRegressor",
+    "OracleClassError",
     "OracleError",
     "Sphere",
     "StackedEnsemble",
@@ -38,6 +57,11 @@ __all__ = [
     "VoronoiMixture",
     "WinnerHistogram",
     "cell_loss",
+    "class_error",
+    "class_probs",
+    "class_targets",
+    "cmcl_loss",
+    "cross_entropy",
     "emd",
     "euclidean",
     "great_circle",
@@ -45,6 +69,7 @@ __all__ = [
     "mcl_loss",
     "members_loss",
     "multi_hypothesis",
+    "oracle_class_error",
     "oracle_error",
     "pit_loss",
     "relaxed",
@@ -58,6 +83,10 @@ __all__ = [
 
 # torchmetrics, scikit-learn and Lightning take seconds to import: only who uses them waits for them.
 _LATE = {
+    "ClassError": "classification.metrics",
+    "ClassOwnership": "classification.metrics",
+    "EntropyHistogram": "classification.metrics",
+    "OracleClassError": "classification.metrics",
     "CountRecall": "metrics",
     "EarthMoversDistance": "metrics",
     "OracleError": "metrics",

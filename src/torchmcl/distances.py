@@ -9,6 +9,7 @@ from torch import Tensor
 __all__ = [
     "Distance",
     "cost_matrix",
+    "cross_entropy",
     "euclidean",
     "great_circle",
     "great_circle_swapped",
@@ -64,6 +65,28 @@ def great_circle_swapped(
     (tensor(110.), tensor(0.))
     """
     return _angle(longitude=y[..., 1] - x[..., 1], latitudes=(x[..., 0], y[..., 0]))
+
+
+def cross_entropy(
+    x: Float[Tensor, "*#batch classes"], y: Float[Tensor, "*#batch classes"]
+) -> Float[Tensor, "*#batch"]:
+    """The cross-entropy in nats of class logits `y` against class probabilities `x`: classification as a distance.
+
+    It is not symmetric. Losses call `distance(targets, points)`, so the targets are the probabilities, one-hot or
+    soft, and the hypotheses are the logits; `class_targets` makes such targets of integer labels.
+
+    Args:
+        x: Class probabilities.
+        y: Class logits.
+
+    Returns:
+        `-sum_c x_c log softmax(y)_c`; a class of probability 0 contributes nothing, whatever its logit.
+
+    Example:
+        >>> cross_entropy(torch.tensor([0.0, 1.0]), torch.tensor([0.0, 0.0]))
+        tensor(0.6931)
+    """
+    return -(x * y.log_softmax(-1)).masked_fill(x == 0, 0.0).sum(-1)
 
 
 def cost_matrix(
