@@ -24,6 +24,10 @@ def along_the_sphere(a: Tensor, b: Tensor) -> Tensor:
     return torch.acos((vector(a) * vector(b)).sum())
 
 
+def through_the_sphere(a: Tensor, b: Tensor) -> Tensor:
+    return 2 * torch.sin(along_the_sphere(a, b) / 2)
+
+
 def shares(costs: list[Tensor], rule: Rule) -> tuple[list[float], list[int]]:
     """The weight of each hypothesis for one target, and the winners."""
     name, value = rule
@@ -55,6 +59,27 @@ def mcl(points, targets, active, distance, rule=("winner", 0.0), best_target_onl
             each = [min(each, key=torch.Tensor.item)]
         total, count = total + sum(each), count + len(each)
     return total / max(count, 1)
+
+
+def energy(points, probs, targets, active, distance) -> list[list[Tensor]]:
+    """The energy score of each active target of each sample."""
+    found = []
+    for s in range(len(points)):
+        hypotheses = range(points.shape[1])
+        spread = sum(
+            probs[s, k] * probs[s, j] * distance(points[s, k], points[s, j])
+            for k in hypotheses
+            for j in hypotheses
+            if j != k
+        )
+        found.append(
+            [
+                sum(probs[s, k] * distance(targets[s, m], points[s, k]) for k in hypotheses) - spread / 2
+                for m in range(targets.shape[1])
+                if active[s, m]
+            ]
+        )
+    return found
 
 
 def winners(points, targets, active, distance, rule) -> list[list[list[int]]]:

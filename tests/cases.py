@@ -8,7 +8,8 @@ from torch import Tensor
 
 from torchmcl.assignment import relaxed, top_n
 from torchmcl.classification import cmcl_loss
-from torchmcl.distances import cross_entropy, great_circle
+from torchmcl.distances import chordal, cross_entropy, great_circle
+from torchmcl.energy import energy_loss
 from torchmcl.hypotheses import Hypotheses
 from torchmcl.losses import mcl_loss, pit_loss, rmcl_loss, transport_loss
 
@@ -40,5 +41,10 @@ def losses() -> dict[str, Loss]:
         "transport": lambda p, q, t, a: transport_loss(Hypotheses(p, q), t, a),
         "classes": lambda p, q, t, a: rmcl_loss(Hypotheses(p, q), t.softmax(-1), a, distance=cross_entropy),
         "cmcl": lambda p, _, t, a: cmcl_loss(Hypotheses(p), t.softmax(-1), a, beta=0.75),
+        "energy": lambda p, q, t, a: energy_loss(Hypotheses(p, q), t, a),
+        "energy on a line": lambda p, q, t, a: energy_loss(
+            Hypotheses(p.sum(-1, keepdim=True), q), t.sum(-1, keepdim=True), a
+        ),
+        "energy on the sphere": lambda p, q, t, a: energy_loss(Hypotheses(p, q), t, a, distance=chordal),
         "pit": lambda p, q, t, a: pit_loss(p[..., :3, :], q[..., :3], t, a),
     }

@@ -12,8 +12,8 @@ import torchmcl
 ROOT = Path(torchmcl.__file__).parent
 LAYERS = {
     "core": {
-        "assignment", "classification", "directions", "distances", "ensemble", "errors", "heads", "hypotheses",
-        "losses", "metrics", "mixtures", "plots", "regions", "transport", "voronoi",
+        "assignment", "classification", "directions", "distances", "energy", "ensemble", "errors", "heads",
+        "hypotheses", "likelihood", "losses", "metrics", "mixtures", "plots", "regions", "transport", "voronoi",
     },
     "training": {"memory", "runs", "training"},
     "application": {"audio", "tabular", "toy", "trajectories"},

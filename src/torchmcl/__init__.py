@@ -12,7 +12,15 @@ from torchmcl.classification import (
     cmcl_loss,
     oracle_class_error,
 )
-from torchmcl.distances import cross_entropy, euclidean, great_circle, great_circle_swapped, squared_euclidean
+from torchmcl.distances import (
+    chordal,
+    cross_entropy,
+    euclidean,
+    great_circle,
+    great_circle_swapped,
+    squared_euclidean,
+)
+from torchmcl.energy import energy_loss, energy_score
 from torchmcl.ensemble import Ensemble, StackedEnsemble, members_loss
 from torchmcl.heads import HypothesisHead, multi_hypothesis
 from torchmcl.hypotheses import Hypotheses
@@ -57,12 +65,15 @@ __all__ = [
     "VoronoiMixture",
     "WinnerHistogram",
     "cell_loss",
+    "chordal",
     "class_error",
     "class_probs",
     "class_targets",
     "cmcl_loss",
     "cross_entropy",
     "emd",
+    "energy_loss",
+    "energy_score",
     "euclidean",
     "great_circle",
     "great_circle_swapped",

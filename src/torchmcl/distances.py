@@ -6,8 +6,11 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
+from torchmcl.directions import to_vectors
+
 __all__ = [
     "Distance",
+    "chordal",
     "cost_matrix",
     "cross_entropy",
     "euclidean",
@@ -38,6 +41,26 @@ def squared_euclidean(
     tensor(25.)
     """
     return (x - y).square().sum(-1)
+
+
+def chordal(x: Float[Tensor, "*#batch 2"], y: Float[Tensor, "*#batch 2"]) -> Float[Tensor, "*#batch"]:
+    """The straight distance, 0 to 2, between two directions given as (azimuth, elevation) in radians.
+
+    The Euclidean distance of their unit vectors, `2 sin(angle / 2)`. As a distance of `energy_loss` it is strictly
+    proper, which `great_circle` is not. The gradient is 0 where the directions coincide.
+
+    Args:
+        x: Directions `(*batch, 2)`.
+        y: Directions `(*batch, 2)`.
+
+    Returns:
+        The distances `(*batch,)`.
+
+    Example:
+        >>> chordal(torch.tensor([0.0, 0.0]), torch.tensor([torch.pi, 0.0]))
+        tensor(2.)
+    """
+    return euclidean(to_vectors(x), to_vectors(y))
 
 
 def great_circle(x: Float[Tensor, "*#batch 2"], y: Float[Tensor, "*#batch 2"]) -> Float[Tensor, "*#batch"]:
