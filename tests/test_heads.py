@@ -29,6 +29,19 @@ def test_each_output_has_its_own_weights():
     assert hypotheses.logits.tolist() == [6, 7, 8]
 
 
+@pytest.mark.parametrize(("scores", "outputs"), [("sigmoid", 20), (None, 15)])
+def test_widths_are_a_third_output_and_positive(scores, outputs):
+    head = HypothesisHead(8, hypotheses=5, dim=2, scores=scores, widths=True)
+    assert head.projection.out_features == outputs
+    with torch.no_grad():
+        head.projection.bias[-5:] = torch.tensor([-1000.0, -1.0, 0.0, 1.0, 1000.0])
+        head.projection.weight.zero_()
+    hypotheses = head(torch.zeros(3, 8))
+    assert (hypotheses.logits is None) == (scores is None)
+    expected = torch.tensor([0, 0.31326, 0.69315, 1.31326, 1000]) + head.least_width
+    torch.testing.assert_close(hypotheses.widths, expected.expand(3, 5), rtol=1e-4, atol=1e-6)
+
+
 @pytest.mark.parametrize("support", [Box([-3.0, 10.0], [-1.0, 30.0]), Sphere()])
 def test_spread_starts_all_over_the_support(support):
     head = HypothesisHead(4, hypotheses=200, dim=2, spread=support)
@@ -71,10 +84,14 @@ def test_multi_hypothesis_of_a_bare_layer_and_of_none():
         ({"features": 0}, "features must be at least 1, got 0"),
         ({"hypotheses": 0}, "hypotheses must be at least 1, got 0"),
         ({"dim": -1}, "dim must be at least 1, got -1"),
+        ({"features": None}, "features must be an integer, got None"),
+        ({"hypotheses": 2.5}, "hypotheses must be an integer, got 2.5"),
+        ({"widths": "yes"}, "widths must be True or False, got str"),
+        ({"spread": 3}, "spread must be a Box, a Sphere or None, got int"),
         ({"scores": "tanh"}, "scores must be 'sigmoid', 'softmax' or None, got 'tanh'"),
         ({"spread": Box([0.0], [1.0])}, "spread has 1 coordinates, the head has dim 2"),
     ],
 )
 def test_mistakes(change, message):
-    with pytest.raises(ValueError, match=message):
+    with pytest.raises((TypeError, ValueError), match=message):
         HypothesisHead(**{"features": 4, "hypotheses": 3, "dim": 2, **change})

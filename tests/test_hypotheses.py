@@ -1,11 +1,23 @@
 """Hypotheses as a distribution."""
 
+import copy
+import dataclasses
+import pickle
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from lightning.fabric.utilities import move_data_to_device
+from torch import nn
+from torch.utils.data import DataLoader, default_collate
 
 from torchmcl.distances import great_circle
+from torchmcl.heads import HypothesisHead
 from torchmcl.hypotheses import Hypotheses
 
 
@@ -143,6 +155,147 @@ def test_detach_leaves_the_graph():
     assert not detached.logits.requires_grad
 
 
+def wide(*batch: int, link: str = "softmax") -> Hypotheses:
+    return Hypotheses(torch.randn(*batch, 5, 2), torch.randn(*batch, 5), link, torch.rand(*batch, 5) + 0.1)
+
+
+def test_widths_are_carried_by_everything():
+    whole = wide(4, 3)
+    assert torch.equal(whole.prune(0.2).widths, whole.widths)
+    assert torch.equal(whole[1:, 2].widths, whole.widths[1:, 2])
+    assert torch.equal(Hypotheses.cat([whole[:1], whole[1:]]).widths, whole.widths)
+    assert torch.equal(Hypotheses.stack(list(whole)).widths, whole.widths)
+    assert whole.to(torch.float64).widths.dtype == torch.float64
+    learned = Hypotheses(whole.points, widths=whole.widths.requires_grad_())
+    assert not learned.detach().widths.requires_grad
+    assert torch.equal(whole.cpu().widths, whole.widths)
+
+
+def test_moments_are_those_of_draws():
+    hypotheses = wide(3)
+    index = torch.multinomial(hypotheses.probs, 200_000, replacement=True)
+    centers = hypotheses.points.take_along_dim(index[..., None], -2)
+    draws = centers + hypotheses.widths.take_along_dim(index, -1)[..., None] * torch.randn_like(centers)
+    torch.testing.assert_close(hypotheses.variance, draws.var(-2), rtol=0.02, atol=0.01)
+    torch.testing.assert_close(hypotheses.std, hypotheses.variance.sqrt())
+    plain = Hypotheses(hypotheses.points, hypotheses.logits, "softmax")
+    torch.testing.assert_close(plain.variance, centers.var(-2), rtol=0.02, atol=0.01)
+
+
+def test_std_of_one_point_is_zero_with_a_finite_gradient():
+    points = torch.zeros(1, 2, requires_grad=True)
+    std = Hypotheses(points).std
+    assert torch.equal(std, torch.zeros(2))
+    assert torch.autograd.grad(std.sum(), points)[0].isfinite().all()
+
+
+def test_single_answers_are_those_of_loops():
+    hypotheses = scored(4, 3)
+    for b in range(4):
+        for c in range(3):
+            points, probs = hypotheses.points[b, c], hypotheses.probs[b, c]
+            assert torch.equal(hypotheses.mode[b, c], points[probs.argmax()])
+            risks = [sum(p * (x - y).norm() for p, y in zip(probs, points, strict=True)) for x in points]
+            assert torch.equal(hypotheses.medoid[b, c], points[int(torch.stack(risks).argmin())])
+    assert torch.equal(hypotheses[1, 2].mode, hypotheses.mode[1, 2])
+    assert torch.equal(hypotheses[1, 2].medoid, hypotheses.medoid[1, 2])
+
+
+def test_a_pruned_hypothesis_is_no_answer():
+    between = Hypotheses(torch.tensor([[-1.0], [0.0], [1.0]]), torch.tensor([0.0, -1.0, 0.1]), "softmax")
+    assert between.medoid.item() == 0
+    assert between.prune(0.2).medoid.item() == 1
+
+
+def test_length_and_iteration_go_along_the_first_batch_axis():
+    hypotheses = wide(4, 3)
+    assert len(hypotheses) == 4
+    items = list(hypotheses)
+    assert len(items) == 4
+    assert torch.equal(items[2].points, hypotheses.points[2])
+    for use in (len, iter):
+        with pytest.raises(TypeError, match="there is no batch axis"):
+            use(hypotheses[0, 0])
+
+
+def test_arrays():
+    hypotheses = wide(3)
+    arrays = Hypotheses(
+        hypotheses.points.requires_grad_(), hypotheses.logits, widths=hypotheses.widths
+    ).numpy()
+    assert {name: array.shape for name, array in arrays.items()} == {
+        "points": (3, 5, 2), "scores": (3, 5), "probs": (3, 5), "widths": (3, 5),
+    }  # fmt: skip
+    assert set(Hypotheses(torch.zeros(2, 1, dtype=torch.bfloat16)).numpy()) == {"points", "scores", "probs"}
+
+
+def test_representation_shows_shapes_and_no_numbers():
+    shown = repr(wide(3))
+    assert shown == (
+        "Hypotheses(points=(3, 5, 2), logits=(3, 5), link='softmax', widths=(3, 5), "
+        "dtype=torch.float32, device='cpu')"
+    )
+    assert (
+        repr(Hypotheses(torch.zeros(2, 1))) == "Hypotheses(points=(2, 1), dtype=torch.float32, device='cpu')"
+    )
+
+
+def test_exported_and_compiled(tmp_path):
+    done = subprocess.run(
+        [sys.executable, "-W", "error", Path(__file__).with_name("exported.py"), tmp_path],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert len(done.stdout.splitlines()) == 4
+
+
+@pytest.mark.usefixtures("unchecked")
+@pytest.mark.parametrize("link", ["sigmoid", "softmax"])
+class TestEcosystem:
+    def test_default_collate_and_loader(self, link):
+        items = list(wide(6, link=link))
+        batch = default_collate([(item, 1.0) for item in items])[0]
+        assert batch.link == link
+        assert torch.equal(batch.widths, torch.stack([item.widths for item in items]))
+        loaded = list(DataLoader(items, batch_size=4))
+        assert [len(part) for part in loaded] == [4, 2]
+        assert torch.equal(Hypotheses.cat(loaded).points, batch.points)
+
+    def test_vmap_returns_it(self, link):
+        head, features = HypothesisHead(3, 5, 2, scores=link, widths=True), torch.randn(4, 3)
+        mapped = torch.vmap(head)(features)
+        assert mapped.link == link
+        torch.testing.assert_close(mapped.widths, head(features).widths)
+        means = torch.vmap(lambda h: h.mean)(mapped)
+        torch.testing.assert_close(means, mapped.mean)
+
+    def test_lightning_moves_it(self, link):
+        moved = move_data_to_device({"a": [wide(2, link=link)]}, torch.device("meta"))["a"][0]
+        assert moved.link == link
+        assert {part.device.type for part in (moved.points, moved.logits, moved.widths)} == {"meta"}
+
+    def test_data_parallel_with_cat_as_its_gather(self, link):
+        class Parallel(nn.DataParallel):
+            def gather(self, outputs, output_device):
+                return Hypotheses.cat([part.to(output_device) for part in outputs])
+
+        whole = wide(5, link=link)
+        gathered = Parallel(nn.Identity()).gather([whole[:3], whole[3:]], torch.device("cpu"))
+        assert torch.equal(gathered.logits, whole.logits)
+        assert gathered.link == link
+
+    def test_copies(self, link):
+        whole = wide(2, link=link)
+        for copied in (copy.deepcopy(whole), pickle.loads(pickle.dumps(whole))):
+            assert copied.link == link
+            assert torch.equal(copied.widths, whole.widths)
+        moved = dataclasses.replace(whole, points=whole.points + 1)
+        assert moved.link == link
+        assert torch.equal(moved.points, whole.points + 1)
+
+
 @pytest.mark.usefixtures("unchecked")
 class TestMistakes:
     @pytest.mark.parametrize(
@@ -158,6 +311,36 @@ class TestMistakes:
         with pytest.raises(ValueError, match=message):
             Hypotheses(points, logits, link)
 
+    @pytest.mark.parametrize(
+        ("change", "message"),
+        [
+            ({"points": [[0.0, 1.0]]}, "points must be a tensor, got list"),
+            ({"points": None}, "points must be a tensor, got None"),
+            ({"points": np.zeros((3, 2))}, "points must be a tensor, got ndarray"),
+            (
+                {"points": torch.zeros(3, 2, dtype=torch.long)},
+                r"points must be floating point, got torch.int64",
+            ),
+            ({"logits": [0.0, 0.0, 0.0]}, "logits must be a tensor, got list"),
+            ({"logits": torch.zeros(3, dtype=torch.long)}, "logits must be floating point"),
+            ({"widths": torch.ones(3, 1)}, r"widths must be \(3,\), got \(3, 1\)"),
+            ({"widths": torch.tensor([1.0, 0.0, 1.0])}, "widths must be positive, got 0.0"),
+            ({"widths": torch.tensor([1.0, -2.0, 1.0])}, "widths must be positive, got -2.0"),
+            ({"widths": torch.tensor([1.0, torch.nan, 1.0])}, "widths must be positive, got nan"),
+            ({"link": None}, "link must be 'sigmoid' or 'softmax', got None"),
+        ],
+    )
+    def test_arguments_are_named(self, change, message):
+        with pytest.raises((TypeError, ValueError), match=message):
+            Hypotheses(**{"points": torch.zeros(3, 2), **change})
+
+    def test_parts_with_and_without_widths(self):
+        whole = wide(2)
+        with pytest.raises(ValueError, match="parts must all have widths, or none of them"):
+            Hypotheses.cat([whole, Hypotheses(whole.points, whole.logits, "softmax")])
+        with pytest.raises(ValueError, match="parts is empty"):
+            Hypotheses.cat([])
+
     def test_parts_of_different_kinds(self):
         for other in (scored(1, link="softmax"), Hypotheses(scored(1).points)):
             with pytest.raises(ValueError, match="parts must all be scored by the same link"):
@@ -166,5 +349,9 @@ class TestMistakes:
     def test_used_wrongly(self):
         with pytest.raises(ValueError, match="threshold must be between 0 and 1, got 2"):
             scored(1).prune(2)
+        with pytest.raises(ValueError, match="threshold must be between 0 and 1, got nan"):
+            scored(1).prune(float("nan"))
+        with pytest.raises(TypeError, match="y must be a tensor, got list"):
+            scored(1).cells([0.0, 0.0])
         with pytest.raises(ValueError, match="y has 3 coordinates, hypotheses have 2"):
             scored(1).cells(torch.zeros(3))

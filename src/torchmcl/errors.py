@@ -1,6 +1,24 @@
-"""The one exception that means "the person who called can mend this"."""
+"""Errors that name the argument: the exception for mistakes of a caller, and the checks that all functions share."""
 
-__all__ = ["UserError"]
+import math
+from collections.abc import Collection
+from numbers import Integral, Real
+from typing import Any
+
+import torch
+from torch import Tensor
+
+__all__ = [
+    "UserError",
+    "check_bools",
+    "check_choice",
+    "check_coordinates",
+    "check_floats",
+    "check_integer",
+    "check_number",
+    "check_positive",
+    "check_shape",
+]
 
 
 class UserError(ValueError):
@@ -8,3 +26,190 @@ class UserError(ValueError):
 
     The command line prints the sentence and ends with exit code 2; it never shows a traceback for it.
     """
+
+
+def check_floats(name: str, value: Any, axes: str = "*batch") -> None:
+    """Raise unless `value` is a floating-point tensor with at least the named axes.
+
+    Args:
+        name: The name of the argument, for the message.
+        value: What the caller passed.
+        axes: The axes in order, separated by spaces; the first may be `*batch`, which stands for any number.
+
+    Raises:
+        TypeError: If it is no tensor, or its dtype is not floating point.
+        ValueError: If it has too few or too many axes.
+
+    Example:
+        >>> check_floats("points", torch.zeros(3), "*batch hypotheses dim")
+        Traceback (most recent call last):
+        ValueError: points must be (*batch, hypotheses, dim), got (3,)
+    """
+    _check_tensor(name, value)
+    if not value.is_floating_point():
+        raise TypeError(f"{name} must be floating point, got {value.dtype}")
+    names = axes.split()
+    named = sum(not axis.startswith("*") for axis in names)
+    if value.ndim < named or (named == len(names) and value.ndim != named):
+        raise ValueError(f"{name} must be ({', '.join(names)}), got {tuple(value.shape)}")
+
+
+def check_bools(name: str, value: Any, shape: tuple[int, ...]) -> None:
+    """Raise unless `value` is a boolean mask of that shape.
+
+    Args:
+        name: The name of the argument, for the message.
+        value: What the caller passed.
+        shape: The shape that it must have.
+
+    Raises:
+        TypeError: If it is no tensor, or not boolean.
+        ValueError: If it has another shape.
+    """
+    _check_tensor(name, value)
+    if value.dtype != torch.bool:
+        raise TypeError(f"{name} must be a boolean mask, got {value.dtype}")
+    check_shape(name, value, shape)
+
+
+def check_shape(name: str, value: Tensor, shape: tuple[int, ...]) -> None:
+    """Raise a `ValueError` unless the tensor has that shape.
+
+    Args:
+        name: The name of the argument, for the message.
+        value: A tensor.
+        shape: The shape that it must have.
+    """
+    if value.shape != shape:
+        raise ValueError(f"{name} must be {tuple(shape)}, got {tuple(value.shape)}")
+
+
+def check_coordinates(name: str, value: Any, dim: int, whose: str) -> None:
+    """Raise unless `value` is a floating-point tensor whose last axis has `dim` coordinates.
+
+    Args:
+        name: The name of the argument, for the message.
+        value: What the caller passed.
+        dim: The number of coordinates that its last axis must have.
+        whose: Who has that number, with its verb: `"hypotheses have"`.
+
+    Example:
+        >>> check_coordinates("y", torch.zeros(3), 2, "hypotheses have")
+        Traceback (most recent call last):
+        ValueError: y has 3 coordinates, hypotheses have 2
+    """
+    check_floats(name, value)
+    coordinates = value.shape[-1] if value.ndim else 0
+    if coordinates != dim:
+        raise ValueError(f"{name} has {coordinates} coordinates, {whose} {dim}")
+
+
+def check_positive(name: str, value: Tensor) -> None:
+    """Raise a `ValueError` unless all values are positive; NaN is not.
+
+    Values that cannot be read, because a graph is being traced or the function is mapped with `torch.vmap`,
+    are not checked.
+
+    Args:
+        name: The name of the argument, for the message.
+        value: A tensor.
+    """
+    if torch.compiler.is_compiling():
+        return
+    try:
+        fits = bool((value > 0).all())
+    except RuntimeError:
+        return
+    if not fits:
+        raise ValueError(f"{name} must be positive, got {value.detach().min().item()}")
+
+
+def check_number(
+    name: str,
+    value: Any,
+    low: int | float = -math.inf,
+    high: int | float = math.inf,
+    *,
+    open_low: bool = False,
+) -> None:
+    """Raise unless `value` is a real number between `low` and `high`; NaN is not.
+
+    Args:
+        name: The name of the argument, for the message.
+        value: What the caller passed.
+        low: The least value that is allowed.
+        high: The greatest value that is allowed.
+        open_low: Whether `low` itself is not allowed.
+
+    Raises:
+        TypeError: If it is no real number.
+        ValueError: If it lies outside.
+
+    Example:
+        >>> check_number("beta", float("nan"), low=0)
+        Traceback (most recent call last):
+        ValueError: beta must be at least 0, got nan
+    """
+    if isinstance(value, bool) or not isinstance(value, Real):
+        raise TypeError(f"{name} must be a number, got {_kind(value)}")
+    number = float(value)
+    if not (low <= number <= high and (number > low or not open_low)):
+        if high == math.inf:
+            wanted = f"above {low}" if open_low else f"at least {low}"
+            wanted = "a number" if low == -math.inf else wanted
+        else:
+            wanted = f"above {low} and at most {high}" if open_low else f"between {low} and {high}"
+        raise ValueError(f"{name} must be {wanted}, got {value}")
+
+
+def check_integer(name: str, value: Any, least: int = 1) -> None:
+    """Raise unless `value` is an integer of at least `least`.
+
+    Args:
+        name: The name of the argument, for the message.
+        value: What the caller passed.
+        least: The least value that is allowed.
+
+    Raises:
+        TypeError: If it is no integer.
+        ValueError: If it is less.
+
+    Example:
+        >>> check_integer("hypotheses", 2.5)
+        Traceback (most recent call last):
+        TypeError: hypotheses must be an integer, got 2.5
+    """
+    if isinstance(value, bool) or not isinstance(value, (int, Integral, torch.SymInt)):
+        raise TypeError(f"{name} must be an integer, got {_kind(value)}")
+    if value < least:
+        raise ValueError(f"{name} must be at least {least}, got {value}")
+
+
+def check_choice(name: str, value: Any, choices: Collection[str | None]) -> None:
+    """Raise a `ValueError` unless `value` is one of the choices.
+
+    Args:
+        name: The name of the argument, for the message.
+        value: What the caller passed.
+        choices: What is allowed.
+
+    Example:
+        >>> check_choice("link", "tanh", ("sigmoid", "softmax"))
+        Traceback (most recent call last):
+        ValueError: link must be 'sigmoid' or 'softmax', got 'tanh'
+    """
+    if not (value is None or isinstance(value, str)) or value not in choices:
+        words = [repr(choice) for choice in choices]
+        listed = " or ".join([", ".join(words[:-1]), words[-1]] if len(words) > 1 else words)
+        raise ValueError(f"{name} must be {listed}, got {value!r}")
+
+
+def _check_tensor(name: str, value: Any) -> None:
+    if not isinstance(value, Tensor):
+        raise TypeError(f"{name} must be a tensor, got {_kind(value)}")
+
+
+def _kind(value: Any) -> str:
+    """A number as it is, anything else by its type: a message never prints a large object."""
+    simple = isinstance(value, (bool, int, float, str, type(None)))
+    return repr(value)[:80] if simple else type(value).__name__

@@ -6,9 +6,11 @@ from typing import Literal
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
+from torch.nn.functional import softplus
 
+from torchmcl.errors import check_choice, check_integer
 from torchmcl.hypotheses import Hypotheses
-from torchmcl.voronoi.supports import Box, Sphere
+from torchmcl.voronoi.supports import Box, Sphere, Support
 
 __all__ = ["HypothesisHead", "Scores", "multi_hypothesis"]
 
@@ -16,15 +18,27 @@ Scores = Literal["sigmoid", "softmax"] | None
 
 
 class HypothesisHead(nn.Module):
-    """One linear projection to K points of `dim` coordinates and, unless `scores` is `None`, K logits.
+    """One linear projection to K points of `dim` coordinates and, where wanted, K logits and K widths.
 
     With `spread`, the hypotheses start as points drawn uniformly from that `Box` or from the `Sphere`, so that
     each of them begins with a cell of its own and none has to be found by chance.
 
-    >>> head = HypothesisHead(16, hypotheses=5, dim=2)
-    >>> head(torch.zeros(7, 16)).points.shape
-    torch.Size([7, 5, 2])
+    Args:
+        features: The size of the last axis of the input.
+        hypotheses: K.
+        dim: The number of coordinates of a point.
+        scores: The link of the scores, or `None` for unscored hypotheses.
+        spread: Where the points start; at the initial weights of the layer if `None`.
+        widths: Whether each hypothesis has a width as well, `softplus(output) + 1e-3`: positive, in the units of the
+            targets, for `Hypotheses.mixture`. Scale targets to about 1, so that the least width is small.
+
+    Example:
+        >>> head = HypothesisHead(16, hypotheses=5, dim=2, widths=True)
+        >>> head(torch.zeros(7, 16))
+        Hypotheses(points=(7, 5, 2), logits=(7, 5), link='sigmoid', widths=(7, 5), dtype=torch.float32, device='cpu')
     """
+
+    least_width = 1e-3
 
     def __init__(
         self,
@@ -33,47 +47,72 @@ class HypothesisHead(nn.Module):
         dim: int,
         scores: Scores = "sigmoid",
         spread: Box | Sphere | None = None,
+        widths: bool = False,
     ) -> None:
         super().__init__()
         for name, value in (("features", features), ("hypotheses", hypotheses), ("dim", dim)):
-            if value < 1:
-                raise ValueError(f"{name} must be at least 1, got {value}")
-        if scores not in ("sigmoid", "softmax", None):
-            raise ValueError(f"scores must be 'sigmoid', 'softmax' or None, got {scores!r}")
+            check_integer(name, value)
+        check_choice("scores", scores, ("sigmoid", "softmax", None))
+        if spread is not None and not isinstance(spread, Support):
+            raise TypeError(f"spread must be a Box, a Sphere or None, got {type(spread).__name__}")
         if spread is not None and spread.dim != dim:
             raise ValueError(f"spread has {spread.dim} coordinates, the head has dim {dim}")
-        self.features, self.hypotheses, self.dim, self.scores = features, hypotheses, dim, scores
-        self.projection = nn.Linear(features, hypotheses * (dim + (scores is not None)))
+        if not isinstance(widths, bool):
+            raise TypeError(f"widths must be True or False, got {type(widths).__name__}")
+        self.features, self.hypotheses, self.dim = features, hypotheses, dim
+        self.scores: Scores = scores
+        self.widths = widths
+        self.sizes = (hypotheses * dim, hypotheses * (scores is not None), hypotheses * widths)
+        self.projection = nn.Linear(features, sum(self.sizes))
         if spread is not None:
             with torch.no_grad():
                 self.projection.bias[: hypotheses * dim] = spread.sample((hypotheses,)).flatten()
 
     def forward(self, features: Float[Tensor, "*batch features"]) -> Hypotheses:
-        """K hypotheses for each feature vector."""
+        """K hypotheses for each feature vector `(*batch, features)`."""
         out = self.projection(features)
         # `view` and `split_with_sizes`: `unflatten` and `split` go through Python, which small networks notice
         shape = (*out.shape[:-1], self.hypotheses, self.dim)
-        if self.scores is None:
+        if self.sizes[0] == sum(self.sizes):
             return Hypotheses(out.view(shape))
-        points, logits = out.split_with_sizes((self.hypotheses * self.dim, self.hypotheses), -1)
-        return Hypotheses(points.view(shape), logits, link=self.scores)
+        points, logits, raw = out.split_with_sizes(self.sizes, -1)
+        return Hypotheses(
+            points.view(shape),
+            None if self.scores is None else logits,
+            self.scores or "sigmoid",
+            softplus(raw) + self.least_width if self.widths else None,
+        )
 
     def extra_repr(self) -> str:
-        return (
-            f"features={self.features}, hypotheses={self.hypotheses}, dim={self.dim}, scores={self.scores!r}"
-        )
+        sizes = f"features={self.features}, hypotheses={self.hypotheses}, dim={self.dim}"
+        return f"{sizes}, scores={self.scores!r}, widths={self.widths}"
 
 
 def multi_hypothesis(
-    model: nn.Module, hypotheses: int, scores: Scores = "sigmoid", spread: Box | Sphere | None = None
+    model: nn.Module,
+    hypotheses: int,
+    scores: Scores = "sigmoid",
+    spread: Box | Sphere | None = None,
+    widths: bool = False,
 ) -> nn.Module:
     """A copy of `model` whose last `Linear`, which must be its output, is a head with `hypotheses` hypotheses.
 
     All other weights are kept, and `model` itself is left as it was.
 
-    >>> network = nn.Sequential(nn.Linear(3, 8), nn.ReLU(), nn.Linear(8, 2))
-    >>> multi_hypothesis(network, 5)(torch.zeros(4, 3)).points.shape
-    torch.Size([4, 5, 2])
+    Args:
+        model: A network from inputs to `(*batch, dim)`.
+        hypotheses: K.
+        scores: As in `HypothesisHead`.
+        spread: As in `HypothesisHead`.
+        widths: As in `HypothesisHead`.
+
+    Returns:
+        A network from the same inputs to `Hypotheses`.
+
+    Example:
+        >>> network = nn.Sequential(nn.Linear(3, 8), nn.ReLU(), nn.Linear(8, 2))
+        >>> multi_hypothesis(network, 5)(torch.zeros(4, 3)).points.shape
+        torch.Size([4, 5, 2])
     """
     linears = [name for name, module in model.named_modules() if isinstance(module, nn.Linear)]
     if not linears:
@@ -83,7 +122,7 @@ def multi_hypothesis(
     name = linears[-1]
     last = model.get_submodule(name)
     assert isinstance(last, nn.Linear)
-    head = HypothesisHead(last.in_features, hypotheses, last.out_features, scores, spread)
+    head = HypothesisHead(last.in_features, hypotheses, last.out_features, scores, spread, widths)
     head = head.to(last.weight.device, last.weight.dtype)
     if not name:
         return head

@@ -1,15 +1,25 @@
-"""What every model returns: K points with scores, read as a conditional distribution."""
+"""What every model returns: K points with scores and widths, read as a conditional distribution."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
+import numpy as np
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 from torch.nn.functional import logsigmoid
+from torch.utils.data._utils.collate import default_collate_fn_map
 
 from torchmcl.distances import Distance, euclidean
+from torchmcl.errors import (
+    check_choice,
+    check_coordinates,
+    check_floats,
+    check_number,
+    check_positive,
+    check_shape,
+)
 
 if TYPE_CHECKING:
     from torchmcl.voronoi.laws import Law
@@ -20,49 +30,106 @@ __all__ = ["Hypotheses", "Link"]
 Link = Literal["sigmoid", "softmax"]
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass
+class SigmoidLink:
+    """The link `"sigmoid"` in a pytree: a node without a leaf."""
+
+
+@dataclass
+class SoftmaxLink:
+    """The link `"softmax"` in a pytree: a node without a leaf."""
+
+
+_KINDS: dict[str, SigmoidLink | SoftmaxLink] = {"sigmoid": SigmoidLink(), "softmax": SoftmaxLink()}
+_LINKS: dict[type, Link] = {SigmoidLink: "sigmoid", SoftmaxLink: "softmax"}
+
+
+@dataclass(frozen=True, eq=False, repr=False, init=False)
 class Hypotheses:
-    """K points and, unless unscored, K logits, for each item of a batch.
+    """K points and, where the model has them, K scores and K widths, for each item of a batch.
 
     `link` says what the logits mean: under `"sigmoid"` (the paper) each score is the probability that a target
     falls into that hypothesis' Voronoi cell, so several may be near 1; under `"softmax"` the scores are one
-    distribution over the cells. Indexing selects along the batch axes.
+    distribution over the cells. Indexing, `len` and iteration go along the batch axes.
 
-    >>> h = Hypotheses(torch.tensor([[0.0], [1.0], [5.0]]), torch.tensor([2.0, 2.0, -9.0]))
-    >>> h.probs.round(decimals=2), h.count.round()
-    (tensor([0.5000, 0.5000, 0.0000]), tensor(2.))
-    >>> h.cells(torch.tensor([0.8]))
-    tensor(1)
+    It is a pytree whose leaves are the tensors: `torch.export`, `torch.vmap`, `default_collate`, distributed data
+    parallel and Lightning take it as input and output.
+
+    Args:
+        points: `(*batch, hypotheses, dim)`, K points for each item.
+        logits: `(*batch, hypotheses)`, the scores before the link; unscored hypotheses are equally probable.
+        link: `"sigmoid"` or `"softmax"`.
+        widths: `(*batch, hypotheses)`, positive, in the units of the targets: the scale of the kernel around each
+            point, for `mixture`. A negative width is refused at once on the CPU, and by `mixture` elsewhere.
+        kind: The link as a node of a pytree, which has no place for a string. Not for callers.
+
+    Example:
+        >>> h = Hypotheses(torch.tensor([[0.0], [1.0], [5.0]]), torch.tensor([2.0, 2.0, -9.0]))
+        >>> h
+        Hypotheses(points=(3, 1), logits=(3,), link='sigmoid', dtype=torch.float32, device='cpu')
+        >>> h.probs.round(decimals=2), h.count.round()
+        (tensor([0.5000, 0.5000, 0.0000]), tensor(2.))
+        >>> h.cells(torch.tensor([0.8]))
+        tensor(1)
     """
 
     points: Float[Tensor, "*batch hypotheses dim"]
     logits: Float[Tensor, "*batch hypotheses"] | None = None
-    link: Link = "sigmoid"
+    link: Link = field(default="sigmoid", init=False)
+    widths: Float[Tensor, "*batch hypotheses"] | None = None
+    kind: SigmoidLink | SoftmaxLink | None = None
 
-    def __post_init__(self) -> None:
-        if self.points.ndim < 2:
-            raise ValueError(f"points must be (*batch, hypotheses, dim), got {tuple(self.points.shape)}")
-        if self.points.shape[-2] == 0:
-            raise ValueError("points holds no hypothesis: its axis -2 has length 0")
-        if self.logits is not None and self.logits.shape != self.points.shape[:-1]:
-            raise ValueError(
-                f"logits must be {tuple(self.points.shape[:-1])}, got {tuple(self.logits.shape)}"
-            )
-        if self.link not in ("sigmoid", "softmax"):
-            raise ValueError(f"link must be 'sigmoid' or 'softmax', got {self.link!r}")
+    def __init__(
+        self,
+        points: Float[Tensor, "*batch hypotheses dim"],
+        logits: Float[Tensor, "*batch hypotheses"] | None = None,
+        link: Link = "sigmoid",
+        widths: Float[Tensor, "*batch hypotheses"] | None = None,
+        *,
+        kind: SigmoidLink | SoftmaxLink | None = None,
+    ) -> None:
+        if kind is None:
+            _check(points, logits, link, widths)
+        else:
+            # From a pytree, whose leaves may be anything: sizes, axes of `torch.vmap`, placeholders of a graph.
+            link = _LINKS[type(kind)]
+        for name, value in (("points", points), ("logits", logits), ("link", link), ("widths", widths)):
+            object.__setattr__(self, name, value)
+        object.__setattr__(self, "kind", _KINDS[link])
 
     @classmethod
     def cat(cls, parts: Sequence["Hypotheses"]) -> "Hypotheses":
         """Batches one after another, along the first axis.
 
-        >>> Hypotheses.cat([Hypotheses(torch.zeros(3, 5, 2)), Hypotheses(torch.zeros(4, 5, 2))]).batch_shape
-        torch.Size([7])
+        Args:
+            parts: Hypotheses `(batch_i, *batch, hypotheses, dim)`, all with the same link, and all with or all
+                without scores and widths.
+
+        Returns:
+            Hypotheses `(sum of batch_i, *batch, hypotheses, dim)`.
+
+        Example:
+            >>> Hypotheses.cat([Hypotheses(torch.zeros(3, 5, 2)), Hypotheses(torch.zeros(4, 5, 2))]).batch_shape
+            torch.Size([7])
         """
-        logits = [part.logits for part in parts if part.logits is not None]
-        if len(logits) not in (0, len(parts)) or len({part.link for part in parts}) != 1:
-            raise ValueError("parts must all be scored by the same link, or all be unscored")
-        points = torch.cat([part.points for part in parts])
-        return cls(points, torch.cat(logits) if logits else None, parts[0].link)
+        return _join(parts, torch.cat)
+
+    @classmethod
+    def stack(cls, parts: Sequence["Hypotheses"]) -> "Hypotheses":
+        """Items of equal shape as a batch: a new first axis.
+
+        Args:
+            parts: Hypotheses `(*batch, hypotheses, dim)`, all with the same link, and all with or all without
+                scores and widths.
+
+        Returns:
+            Hypotheses `(parts, *batch, hypotheses, dim)`.
+
+        Example:
+            >>> Hypotheses.stack([Hypotheses(torch.zeros(5, 2)), Hypotheses(torch.zeros(5, 2))]).batch_shape
+            torch.Size([2])
+        """
+        return _join(parts, torch.stack)
 
     @property
     def batch_shape(self) -> torch.Size:
@@ -96,13 +163,53 @@ class Hypotheses:
 
     @property
     def probs(self) -> Float[Tensor, "*batch hypotheses"]:
-        """The scores normalised over hypotheses (Algorithm 1, line 3); uniform when unscored."""
+        """The scores normalized over hypotheses (Algorithm 1, line 3); uniform when unscored."""
         return self.log_probs.exp()
 
     @property
     def mean(self) -> Float[Tensor, "*batch dim"]:
         """`sum_k probs_k points_k`, the law of total expectation (eq. 8); for angles it has no meaning."""
         return (self.probs[..., None] * self.points).sum(-2)
+
+    @property
+    def variance(self) -> Float[Tensor, "*batch dim"]:
+        """`sum_k probs_k ((points_k - mean)^2 + widths_k^2)`, the law of total variance, for each coordinate.
+
+        The widths count as standard deviations, as the Gaussian kernel has them; without widths they are 0.
+        """
+        spread = (self.points - self.mean[..., None, :]).square()
+        if self.widths is not None:
+            spread = spread + self.widths[..., None].square()
+        return (self.probs[..., None] * spread).sum(-2)
+
+    @property
+    def std(self) -> Float[Tensor, "*batch dim"]:
+        """The square root of `variance`, with gradient 0 where it is 0."""
+        variance = self.variance
+        zero = variance == 0
+        return variance.masked_fill(zero, 1).sqrt().masked_fill(zero, 0)
+
+    @property
+    def mode(self) -> Float[Tensor, "*batch dim"]:
+        """The most probable hypothesis of each item; of equals, the one with the lowest index."""
+        return self._point(self.log_probs.detach().argmax(-1))
+
+    @property
+    def medoid(self) -> Float[Tensor, "*batch dim"]:
+        """The hypothesis with the least expected distance to the others.
+
+        `argmin_k sum_j probs_j |points_k - points_j|`.
+
+        The best single answer that is one of the K, if the error is the Euclidean distance. Hypotheses of
+        probability 0 are no candidates; of equals, the one with the lowest index is taken.
+        """
+        points, probs = self.points.detach(), self.probs.detach()
+        apart = torch.cdist(points, points, compute_mode="donot_use_mm_for_euclid_dist")
+        expected = (apart * probs[..., None, :]).sum(-1).masked_fill(probs == 0, torch.inf)
+        return self._point(expected.argmin(-1))
+
+    def _point(self, index: Int[Tensor, "*batch"]) -> Float[Tensor, "*batch dim"]:
+        return self.points.take_along_dim(index[..., None, None], dim=-2).squeeze(-2)
 
     @property
     def count(self) -> Float[Tensor, "*batch"]:
@@ -117,28 +224,48 @@ class Hypotheses:
     def prune(self, threshold: float) -> "Hypotheses":
         """Give probability 0 to the hypotheses whose probability is below `threshold`.
 
-        The most probable one always stays. Points are left as they are.
+        The most probable one always stays. Points and widths are left as they are.
+
+        Args:
+            threshold: A probability between 0 and 1.
+
+        Returns:
+            The same points and widths with other logits; unscored hypotheses are returned as they are.
         """
-        if not 0 <= threshold <= 1:
-            raise ValueError(f"threshold must be between 0 and 1, got {threshold}")
+        check_number("threshold", threshold, 0, 1)
         if self.logits is None:
             return self
         probs = self.probs
         low = (probs < threshold) & (probs < probs.amax(-1, keepdim=True))
-        return replace(self, logits=self.logits.masked_fill(low, -torch.inf))
+        return Hypotheses(self.points, self.logits.masked_fill(low, -torch.inf), self.link, self.widths)
 
     def cells(
         self, y: Float[Tensor, "*sample dim"], distance: Distance = euclidean
     ) -> Int[Tensor, "*sample_batch"]:
-        """The index of the Voronoi cell (eq. 3) in which `y (*sample, *batch, dim)` lies; ties go to the lowest."""
-        if y.shape[-1] != self.dim:
-            raise ValueError(f"y has {y.shape[-1]} coordinates, hypotheses have {self.dim}")
+        """The index of the Voronoi cell (eq. 3) in which a point lies; ties go to the lowest.
+
+        Args:
+            y: Points `(*sample, *batch, dim)`.
+            distance: The distance that shapes the cells.
+
+        Returns:
+            Indices `(*sample, *batch)`.
+        """
+        check_coordinates("y", y, self.dim, "hypotheses have")
         return distance(y[..., None, :], self.points).argmin(-1)
 
     def sample(
         self, shape: tuple[int, ...] = (), generator: torch.Generator | None = None
     ) -> Float[Tensor, "*sample_batch dim"]:
-        """Draws `(*shape, *batch, dim)` from the mixture of Diracs (eq. 12)."""
+        """Draws from the mixture of Diracs (eq. 12), whatever the widths.
+
+        Args:
+            shape: How many draws of each item.
+            generator: The source of randomness; torch's default one if `None`.
+
+        Returns:
+            Points `(*shape, *batch, dim)`.
+        """
         count = torch.Size(shape).numel()
         probs = self.probs.reshape(-1, self.n_hypotheses)
         drawn = (
@@ -151,24 +278,120 @@ class Hypotheses:
         return points.take_along_dim(index, dim=-2).squeeze(-2)
 
     def density(self, law: "Law") -> "VoronoiMixture":
-        """The distribution of Proposition 1 with `law` inside the cells."""
+        """The distribution of Proposition 1 with `law` inside the cells.
+
+        Args:
+            law: `Dirac`, `Uniform` or `Gaussian`.
+
+        Returns:
+            A `VoronoiMixture`.
+        """
         from torchmcl.voronoi.mixture import VoronoiMixture
 
         return VoronoiMixture(self, law)
 
     def to(self, *args: Any, **kwargs: Any) -> "Hypotheses":
         """A copy on another device or in another dtype, as `Tensor.to`."""
-        logits = None if self.logits is None else self.logits.to(*args, **kwargs)
-        return replace(self, points=self.points.to(*args, **kwargs), logits=logits)
+        return self._each(lambda part, _: part.to(*args, **kwargs))
+
+    def cpu(self) -> "Hypotheses":
+        """A copy on the CPU."""
+        return self.to("cpu")
 
     def detach(self) -> "Hypotheses":
         """A view outside of the graph."""
-        return replace(
-            self, points=self.points.detach(), logits=None if self.logits is None else self.logits.detach()
-        )
+        return self._each(lambda part, _: part.detach())
+
+    def numpy(self) -> dict[str, np.ndarray]:
+        """Arrays on the CPU, outside of the graph.
+
+        Returns:
+            `points (*batch, hypotheses, dim)`, `scores` and `probs (*batch, hypotheses)`, and `widths` where there
+            are any. Types that NumPy does not have, such as bfloat16, become float32.
+        """
+        tensors = {"points": self.points, "scores": self.scores, "probs": self.probs, "widths": self.widths}
+        return {name: _array(value) for name, value in tensors.items() if value is not None}
 
     def __getitem__(self, index: Any) -> "Hypotheses":
         index = index if isinstance(index, tuple) else (index,)
         rest = () if any(part is Ellipsis for part in index) else (...,)
-        logits = None if self.logits is None else self.logits[(*index, *rest, slice(None))]
-        return replace(self, points=self.points[(*index, *rest, slice(None), slice(None))], logits=logits)
+        whole = slice(None)
+        return self._each(lambda part, axes: part[(*index, *rest, *(whole,) * axes)])
+
+    def __len__(self) -> int:
+        if not self.batch_shape:
+            raise TypeError("hypotheses of a single item have no length: there is no batch axis")
+        return len(self.points)
+
+    def __iter__(self) -> Iterator["Hypotheses"]:
+        if not self.batch_shape:
+            raise TypeError("hypotheses of a single item cannot be iterated over: there is no batch axis")
+        return (self[index] for index in range(len(self.points)))
+
+    def __repr__(self) -> str:
+        shown = [f"points={_shape(self.points)}"]
+        if self.logits is not None:
+            shown += [f"logits={_shape(self.logits)}", f"link={self.link!r}"]
+        if self.widths is not None:
+            shown.append(f"widths={_shape(self.widths)}")
+        if isinstance(self.points, Tensor):
+            shown += [f"dtype={self.points.dtype}", f"device='{self.points.device}'"]
+        return f"Hypotheses({', '.join(shown)})"
+
+    def _each(self, change: Callable[[Tensor, int], Tensor]) -> "Hypotheses":
+        """The tensors changed one by one; `change` is told how many axes follow those of the batch."""
+        logits = None if self.logits is None else change(self.logits, 1)
+        widths = None if self.widths is None else change(self.widths, 1)
+        return Hypotheses(change(self.points, 2), logits, widths=widths, kind=self.kind)
+
+
+torch.export.register_dataclass(SigmoidLink, serialized_type_name="torchmcl.SigmoidLink")
+torch.export.register_dataclass(SoftmaxLink, serialized_type_name="torchmcl.SoftmaxLink")
+torch.export.register_dataclass(Hypotheses, serialized_type_name="torchmcl.Hypotheses")
+
+
+def _collate(batch: Sequence[Hypotheses], *, collate_fn_map: Any = None) -> Hypotheses:
+    return Hypotheses.stack(batch)
+
+
+# The documentation of `default_collate` names this table as the place for types of one's own.
+default_collate_fn_map[Hypotheses] = _collate
+
+
+def _check(points: Any, logits: Any, link: Any, widths: Any) -> None:
+    check_floats("points", points, "*batch hypotheses dim")
+    if points.shape[-2] == 0:
+        raise ValueError("points holds no hypothesis: its axis -2 has length 0")
+    for name, value in (("logits", logits), ("widths", widths)):
+        if value is not None:
+            check_floats(name, value)
+            check_shape(name, value, points.shape[:-1])
+    if widths is not None and widths.device.type == "cpu":  # elsewhere it would wait for the device
+        check_positive("widths", widths)
+    check_choice("link", link, ("sigmoid", "softmax"))
+
+
+def _join(parts: Sequence[Hypotheses], how: Callable[[list[Tensor]], Tensor]) -> Hypotheses:
+    if not parts:
+        raise ValueError("parts is empty: there is nothing to join")
+    if len({part.link for part in parts}) > 1 or len({part.logits is None for part in parts}) > 1:
+        raise ValueError("parts must all be scored by the same link, or all be unscored")
+    if len({part.widths is None for part in parts}) > 1:
+        raise ValueError("parts must all have widths, or none of them")
+    logits = [part.logits for part in parts if part.logits is not None]
+    widths = [part.widths for part in parts if part.widths is not None]
+    return Hypotheses(
+        how([part.points for part in parts]),
+        how(logits) if logits else None,
+        parts[0].link,
+        how(widths) if widths else None,
+    )
+
+
+def _array(value: Tensor) -> np.ndarray:
+    value = value.detach().cpu()
+    return (value.float() if value.dtype == torch.bfloat16 else value).numpy()
+
+
+def _shape(value: Any) -> Any:
+    return tuple(value.shape) if isinstance(value, Tensor) else value
