@@ -19,6 +19,7 @@ extensions = [
     "myst_parser",
     "sphinx.ext.autodoc",
     "sphinx_copybutton",
+    "commands",
     "mathml",
 ]
 html_math_renderer = "mathml"

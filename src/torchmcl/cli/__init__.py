@@ -23,7 +23,7 @@ GROUPS = (
 app = typer.Typer(
     help="Multiple Choice Learning for PyTorch.",
     epilog="`torchmcl COMMAND --help` gives an example and lists the files that are written. "
-    "`torchmcl --install-completion` installs completion for your shell. Read more: docs/start.md",
+    "`torchmcl --install-completion` installs completion for your shell. Read more: docs/tutorials/start.md",
     pretty_exceptions_enable=False,
     rich_markup_mode="markdown",
 )

@@ -40,7 +40,7 @@ def simulate(
 
     Writes WAV and CSV files in the layout of a published data set; the same command continues where it stopped.
 
-    Read more: docs/audio-data.md
+    Read more: docs/howto/audio-data.md
     """
     import os
 
@@ -80,7 +80,7 @@ def inspect(
 
     Writes a map of all directions, a picture of one recording and summary.json.
 
-    Read more: docs/audio-data.md
+    Read more: docs/howto/audio-data.md
     """
     from torchmcl.audio.foa import convention_named
     from torchmcl.audio.inspect import inspect as look

@@ -46,7 +46,7 @@ def doctor() -> None:
 
     Writes nothing; paste the output into a bug report.
 
-    Read more: docs/start.md
+    Read more: docs/tutorials/start.md
     """
     print(report())
 
