@@ -1,4 +1,4 @@
-"""The model that comes along: how well and how fast it localises scenes that it has never heard."""
+"""The bundled model: error and speed on scenes that are not in its training data."""
 
 import os
 import tempfile
@@ -11,10 +11,10 @@ import torch
 from benchmarks import Row, show
 from torchmcl import great_circle
 from torchmcl.audio.datasets import Recording, read_dataset
+from torchmcl.audio.localizer import localize
 from torchmcl.audio.scenes import SceneSettings
 from torchmcl.audio.simulate import simulate
 from torchmcl.audio.targets import HOP, frame_targets
-from torchmcl.experiments.localisation import localize
 
 __all__ = ["median_error", "rows"]
 

@@ -1,4 +1,4 @@
-"""An hour is localised in less memory than a gigabyte, whatever the file holds."""
+"""An hour is localized in less memory than a gigabyte, whatever the file holds."""
 
 import subprocess
 import sys
@@ -12,16 +12,17 @@ PROGRAM = """
 import sys
 from pathlib import Path
 import torch
-from torchmcl.audio.predictions import write_answers
-from torchmcl.audio.localizer import localize_blocks
+from torchmcl.audio.predictions import write_predictions
+from torchmcl.audio.localizer import Localizer
 from torchmcl.hypotheses import Hypotheses
 
-def network(waveform):
-    shape = (len(waveform), 25, 2)
-    return Hypotheses(torch.zeros(*shape, 2) + waveform.mean(), torch.full(shape, 3.0))
+class Network(torch.nn.Module):
+    def forward(self, waveform):
+        shape = (len(waveform), 25, 2)
+        return Hypotheses(torch.zeros(*shape, 2) + waveform.mean(), torch.full(shape, 3.0))
 
 torch.set_num_threads(1)
-write_answers(localize_blocks(sys.argv[1], network, 8000, "acn-n3d"), Path(sys.argv[2]), "hour", 3600.0, {})
+write_predictions(Localizer(Network(), 8000).blocks(sys.argv[1]), Path(sys.argv[2]), "hour", 3600.0, {})
 status = Path("/proc/self/status").read_text()
 print(next(line.split()[1] for line in status.splitlines() if line.startswith("VmHWM")))
 """

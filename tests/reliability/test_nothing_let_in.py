@@ -3,6 +3,7 @@
 import json
 import os
 import pickle
+import re
 import resource
 import struct
 import subprocess
@@ -14,9 +15,11 @@ import pytest
 import soundfile
 import torch
 import yaml
+from safetensors.torch import load_file, save_file
 
 from torchmcl.audio.datasets import read_dataset, read_recording
 from torchmcl.audio.datasets.sound import open_sound, read_header
+from torchmcl.audio.localizer import Localizer
 from torchmcl.errors import UserError
 from torchmcl.experiments.config import compose_config
 from torchmcl.experiments.train import evaluate_run, load_network, train
@@ -174,15 +177,85 @@ def test_secrets_of_the_environment_do_not_enter_a_run(foreign, monkeypatch):
         load_network(foreign)
 
 
+def described(foreign, **changes):
+    values = json.loads((foreign / "config.json").read_text()) | changes
+    (foreign / "config.json").write_text(json.dumps(values))
+
+
 @pytest.mark.parametrize(
-    "text", ["", "{}", "[]", "null", "{", '{"sample_rate": 1e99, "slots": 3}', '{"sample_rate": "x", "slots": 3}',
+    "text", ["", "{}", "[]", "null", "{", "NaN", '{"sample_rate": 1e99, "slots": 3}',
+             '{"sample_rate": "x", "slots": 3}',
              '{"sample_rate": 16000, "slots": -1}', '{"sample_rate": 16000, "slots": 1000000000000}',
-             '{"sample_rate": 0, "slots": 3}', "[" * 100000],
+             '{"sample_rate": 0, "slots": 3}', "[" * 100000, '{"method": "' + "x" * 100000 + '"}'],
 )  # fmt: skip
-def test_a_shape_that_is_no_shape(text, foreign):
+def test_a_description_of_no_network(text, foreign):
     (foreign / "config.json").write_text(text)
     with pytest.raises(UserError, match=r"config\.json: "):
         load_network(foreign)
+    with pytest.raises(UserError, match=r"config\.json: "):
+        Localizer.from_pretrained(foreign)
+
+
+@pytest.mark.parametrize(
+    ("changes", "sentence"),
+    [
+        ({"filters": 10**9}, "filters is 1000000000, must be a whole number from 1 to 1024"),
+        ({"filters": True}, "filters is True, must be a whole number"),
+        ({"units": 2.0}, "units is 2.0, must be a whole number"),
+        ({"hypotheses": None}, "hypotheses is None, must be a whole number"),
+        ({"pools": [0]}, "pools is"),
+        ({"pools": "x"}, "pools is 'x', must be a list"), ({"pools": [4] * 99}, "pools is"),
+        ({"content": "os.mkdir"}, "content is 'os.mkdir', must be one of"),
+        ({"scores": ["sigmoid"]}, "scores is"), ({"architecture": "Other"}, "architecture is 'Other'"),
+        ({"_target_": "os.mkdir"}, "'_target_' is not a key"),
+        ({"units": 2048, "layers": 32}, "parameters, must be at most 200,000,000"),
+        ({"stride": 7}, "network: stride is 7, must divide nfft"),
+        ({"method": "\x1b[2J"}, "method is"),
+    ],
+    ids=str,
+)  # fmt: skip
+@pytest.mark.usefixtures("unchecked")
+def test_values_of_a_description(changes, sentence, foreign):
+    described(foreign, **changes)
+    with pytest.raises(UserError, match=r"config\.json: .*" + re.escape(sentence)):
+        Localizer.from_pretrained(foreign)
+
+
+@pytest.mark.parametrize(
+    ("name", "change"),
+    [
+        ("head.head.projection.weight", lambda value: value * float("nan")),
+        ("head.head.projection.bias", lambda value: value + float("inf")),
+        ("recurrence.weight_hh_l0", lambda value: value + 1e30),
+        ("convolutions.0.1.running_var", lambda value: value - 1e3),
+        ("norm.weight", lambda value: value.to(torch.int8)),
+        ("norm.weight", lambda value: value.to(torch.complex64)),
+        ("norm.weight", lambda value: value.double()),
+        ("norm.weight", lambda value: value[:1]),
+        ("norm.weight", lambda value: None),
+    ],
+)
+def test_weights_that_cannot_be_right(name, change, foreign):
+    path = foreign / "model.safetensors"
+    weights = load_file(path)
+    weights[name] = change(weights[name])
+    save_file({key: value.contiguous() for key, value in weights.items() if value is not None}, path)
+    with pytest.raises(UserError, match=rf"model\.safetensors: .*{re.escape(name)}"):
+        load_network(foreign)
+
+
+def test_a_run_of_version_0_1_is_updated(foreign, finished, trace):
+    (foreign / "config.json").write_text('{"sample_rate": 16000, "slots": 3, "train_seconds": 2.5}')
+    plain = settings(foreign)
+    with pytest.raises(
+        UserError, match=r"config\.json: is of a run of version 0\.1; `torchmcl evaluate RUN` updates"
+    ):
+        Localizer.from_pretrained(foreign)
+    load_network(foreign)
+    assert json.loads((foreign / "config.json").read_text()) == json.loads(finished["config.json"])
+    assert json.loads((foreign / "training.json").read_text()) == {"train_seconds": 2.5}
+    assert settings(foreign) == plain
+    Localizer.from_pretrained(foreign)
 
 
 @pytest.mark.parametrize(
@@ -207,6 +280,9 @@ def test_weights_of_another_shape_are_refused(foreign, finished):
     plain = settings(foreign)
     plain["network"]["units"] = 16
     (foreign / "config.yaml").write_text(yaml.safe_dump(plain))
+    with pytest.raises(UserError, match=r"config\.yaml and config\.json describe different networks"):
+        evaluate_run(foreign)
+    described(foreign, units=16)
     with pytest.raises(UserError, match=r"model\.safetensors: "):
         evaluate_run(foreign)
     assert (foreign / "model.safetensors").read_bytes() == finished["model.safetensors"]

@@ -237,5 +237,5 @@ def test_an_interruption_says_how_to_go_on(smoke, monkeypatch, capsys):
     finally:
         signal.signal(signal.SIGINT, handler)
     assert capsys.readouterr().err.splitlines()[-1] == (
-        "torchmcl: interrupted; the same command goes on where it stopped"
+        "torchmcl: interrupted; the same command continues where it stopped"
     )

@@ -31,7 +31,7 @@ from torchmcl import (
     oracle_error,
     scoring_loss,
 )
-from torchmcl.audio.localizer import sources
+from torchmcl.audio.predictions import sources
 from torchmcl.errors import UserError
 from torchmcl.experiments.config import Config, compose_config, from_plain, to_plain
 from torchmcl.runs.files import write_json, write_text

@@ -1,10 +1,11 @@
-"""Pictures of data: where events are, and what is in a recording."""
+"""Figures of data sets, recordings and predictions."""
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
 import scipy.signal
-from jaxtyping import Int16
+from jaxtyping import Float, Int16
 from matplotlib import colormaps
 from matplotlib.axes import Axes
 from matplotlib.colors import to_hex
@@ -12,13 +13,18 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from torchmcl.audio.datasets import Event, Recording, open_sound
-from torchmcl.audio.foa import Convention, intensity_directions
+from torchmcl.audio.foa import Convention, intensity_directions, unit_vectors
 from torchmcl.audio.targets import HOP
 
-__all__ = ["directions_figure", "recording_figure"]
+__all__ = ["HEAT_CELL", "directions_figure", "heat_map", "recording_figure", "timeline"]
 
 CELL = 10
 """Degrees; the grid of the data sets."""
+
+HEAT_CELL = 5
+"""Degrees; the grid of the heat map of scores."""
+
+BLUR = math.radians(6)
 
 LONGEST = 60.0
 """Seconds of a recording that fit into a picture."""
@@ -27,7 +33,15 @@ _PALETTE = 20
 
 
 def directions_figure(events: Sequence[Event], title: str) -> Figure:
-    """A map of how long events sound from each direction; left is left."""
+    """A map of how long events sound from each direction.
+
+    Args:
+        events: Of one or several recordings.
+        title: Of the figure.
+
+    Returns:
+        The figure; left is left.
+    """
     azimuth, elevation = np.degrees([(e.azimuth, e.elevation) for e in events]).reshape(-1, 2).T
     azimuth = (azimuth + 180 + CELL / 2) % 360 - 180 - CELL / 2
     edges = [np.arange(-low - CELL / 2, low + CELL, CELL) for low in (180, 90)]
@@ -52,24 +66,92 @@ def directions_figure(events: Sequence[Event], title: str) -> Figure:
 
 
 def recording_figure(recording: Recording, convention: Convention, title: str) -> Figure:
-    """Spectrogram of W; azimuth and elevation of the events and of the intensity vector over time."""
+    """Spectrogram of W; azimuth and elevation of the events and of the intensity vector over time.
+
+    Args:
+        recording: The first minute of it is shown.
+        convention: Of its channels.
+        title: Of the figure.
+
+    Returns:
+        The figure.
+    """
     rate, end = recording.sample_rate, min(recording.duration, LONGEST)
     sound = open_sound(recording.audio)[: round(end * rate)].T
     figure = Figure(figsize=(11, 8), layout="constrained", dpi=120)
     top, middle, bottom = figure.subplots(3, 1, sharex=True, height_ratios=[3, 4, 3])
     figure.suptitle(title)
     _spectrogram(top, sound[0], rate)
-    colours = _colours(recording.events)
+    colors = _colors(recording.events)
     for axes, name, limit, column in ((middle, "azimuth", 180, 0), (bottom, "elevation", 90, 1)):
         for event in recording.events:
             angle = np.degrees(getattr(event, name))
-            axes.hlines(angle, event.start, event.end, colours[event.label], linewidth=5, alpha=0.8)
+            axes.hlines(angle, event.start, event.end, colors[event.label], linewidth=5, alpha=0.8)
         _intensity(axes, sound, rate, convention, column)
         axes.set(ylabel=f"{name} (degrees)", ylim=(-limit * 1.05, limit * 1.05))
         axes.set_yticks(range(-limit, limit + 1, limit // 4 if limit == 180 else limit // 2))
         axes.grid(alpha=0.3)
     bottom.set(xlabel="time (seconds)", xlim=(0, end))
-    _legend(figure, colours)
+    _legend(figure, colors)
+    return figure
+
+
+def heat_map(heat: Float[np.ndarray, "elevations azimuths"], title: str) -> Figure:
+    """A heat map of scores over all directions, blurred by 6 degrees and relative to its maximum.
+
+    Args:
+        heat: Sums of scores in cells of 5 x 5 degrees, from elevation -90 and azimuth -180 on.
+        title: Of the figure.
+
+    Returns:
+        The figure; left is left.
+    """
+    azimuths = np.radians(np.arange(-180 + HEAT_CELL / 2, 180, HEAT_CELL))
+    elevations = np.radians(np.arange(-90 + HEAT_CELL / 2, 90, HEAT_CELL))
+    grid = unit_vectors(np.stack(np.meshgrid(azimuths, elevations), -1).reshape(-1, 2))
+    blurred = np.exp((grid @ grid.T - 1) / BLUR**2) @ heat.reshape(-1)
+    figure = Figure(figsize=(9, 4.6), layout="constrained", dpi=120)
+    axes = figure.subplots()
+    edges = np.arange(-180, 181, HEAT_CELL), np.arange(-90, 91, HEAT_CELL)
+    shares = (blurred / max(blurred.max(), 1e-12)).reshape(heat.shape)
+    mesh = axes.pcolormesh(*edges, shares, cmap="magma", vmin=0, vmax=1)
+    figure.colorbar(mesh, label="score, relative to its maximum")
+    axes.set(
+        title=title, xlabel="azimuth in degrees (left is positive)", ylabel="elevation in degrees",
+        xlim=(180, -180), ylim=(-90, 90), xticks=range(-180, 181, 45), yticks=range(-90, 91, 30), aspect="equal",
+    )  # fmt: skip
+    return figure
+
+
+def timeline(
+    points: Float[np.ndarray, "drawn 4"], counts: Float[np.ndarray, "frames 2"], title: str
+) -> Figure:
+    """Azimuth and elevation over time, colored by score, and the estimated number of sources.
+
+    Args:
+        points: Rows of time (seconds), azimuth and elevation (degrees) and score.
+        counts: Rows of time (seconds) and number of sources.
+        title: Of the figure.
+
+    Returns:
+        The figure.
+    """
+    figure = Figure(figsize=(11, 8), layout="constrained", dpi=120)
+    top, middle, bottom = figure.subplots(3, 1, sharex=True, height_ratios=[4, 3, 2])
+    figure.suptitle(title)
+    order = points[points[:, 3].argsort()]
+    for axes, column, name, limit, step in ((top, 1, "azimuth", 180, 45), (middle, 2, "elevation", 90, 45)):
+        dots = axes.scatter(
+            order[:, 0], order[:, column], c=order[:, 3], s=4, cmap="viridis_r", vmin=0, vmax=1
+        )
+        axes.set(
+            ylabel=f"{name} (degrees)", ylim=(-limit - 5, limit + 5), yticks=range(-limit, limit + 1, step)
+        )
+        axes.grid(alpha=0.3)
+    figure.colorbar(dots, ax=(top, middle), label="score")
+    bottom.plot(*counts.T, lw=0.8)
+    bottom.set(ylabel="number of sources", xlabel="time (seconds)", ylim=(0, None))
+    bottom.grid(alpha=0.3)
     return figure
 
 
@@ -99,12 +181,12 @@ def _intensity(
     axes.plot(times[active], np.degrees(directions[active, column]), ".", color="black", markersize=2.5)
 
 
-def _colours(events: Sequence[Event]) -> dict[str, str]:
+def _colors(events: Sequence[Event]) -> dict[str, str]:
     labels = sorted({event.label for event in events})
     return {label: to_hex(colormaps["tab20"](i % _PALETTE)) for i, label in enumerate(labels)}
 
 
-def _legend(figure: Figure, colours: dict[str, str]) -> None:
+def _legend(figure: Figure, colors: dict[str, str]) -> None:
     dots = Line2D([], [], color="black", marker=".", linestyle="none", label="intensity vector")
-    lines = [Line2D([], [], color=colour, linewidth=5, label=label) for label, colour in colours.items()]
+    lines = [Line2D([], [], color=color, linewidth=5, label=label) for label, color in colors.items()]
     figure.legend(handles=[dots, *lines[:_PALETTE]], loc="outside right center", frameon=False)

@@ -111,7 +111,7 @@ def _in_processes(job: _Job, missing: Sequence[Take], workers: int, advance: Cal
                 advance()
         except BrokenProcessPool:
             raise UserError(
-                "a worker was ended from outside; the same command goes on where it stopped"
+                "a worker was ended from outside; the same command continues where it stopped"
             ) from None
         except BaseException:
             executor.shutdown(wait=True, cancel_futures=True)

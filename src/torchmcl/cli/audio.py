@@ -106,12 +106,12 @@ def localize(
 
     Writes NAME.csv (DCASE columns), NAME-hypotheses.csv, NAME.json, NAME-map.png and NAME-timeline.png.
 
-    Read more: docs/howto/localise.md
+    Read more: docs/howto/localize.md
     """
-    from torchmcl.experiments.localisation import SHIPPED
-    from torchmcl.experiments.localisation import localize as go
+    from torchmcl.audio.localizer import BUNDLED_MODEL
+    from torchmcl.audio.localizer import localize as go
 
-    go(recordings, out, model=model or SHIPPED, convention=convention)
+    go(recordings, out, model=model or BUNDLED_MODEL, convention=convention)
 
 
 COMMANDS = (simulate, inspect, localize)

@@ -8,20 +8,19 @@ from torch import Tensor, nn
 
 from torchmcl.assignment import Assign, relaxed, top_n, winner_takes_all
 from torchmcl.audio.datamodule import AudioDataModule
-from torchmcl.audio.features import StftFeatures
 from torchmcl.audio.foa import convention_named
+from torchmcl.audio.pretrained import NetworkDescription
 from torchmcl.audio.scenes import SceneSettings
 from torchmcl.audio.seldnet import SELDNet
 from torchmcl.audio.simulate import simulate
 from torchmcl.distances import cost_matrix, great_circle
-from torchmcl.ensemble import Ensemble
 from torchmcl.errors import UserError
 from torchmcl.experiments.config import Config, DataConfig, Kind, MethodConfig, Rule, ScheduleName
 from torchmcl.hypotheses import Hypotheses
 from torchmcl.losses import mcl_loss, pit_loss, rmcl_loss, transport_loss
 from torchmcl.training import Loss, Schedule, constant, cosine, flat_cosine
 
-__all__ = ["build_data", "build_ensemble", "build_loss", "build_network", "build_schedule"]
+__all__ = ["build_data", "build_loss", "build_network", "build_schedule", "describe_network"]
 
 
 def build_data(config: Config, *, workers: int = 1, progress: bool = True) -> AudioDataModule:
@@ -55,37 +54,51 @@ def build_data(config: Config, *, workers: int = 1, progress: bool = True) -> Au
     )
 
 
-def build_network(config: Config, sample_rate: int, slots: int) -> nn.Module:
-    """One SELDNet with the hypotheses that the method asks for."""
+def describe_network(config: Config, sample_rate: int, slots: int) -> NetworkDescription:
+    """What a finished run of these settings predicts with: one network, or an ensemble of its members.
+
+    Args:
+        config: The settings of the run.
+        sample_rate: Of its data, in hertz.
+        slots: Targets in a frame of its data, which is the number of hypotheses for PIT.
+
+    Returns:
+        The description, from which the network is built.
+    """
     method, network = config.method, config.network
-    hypotheses = _hypotheses(method, slots)
     try:
-        features = StftFeatures(
-            sample_rate,
+        return NetworkDescription(
+            method=method.name,
+            sample_rate=sample_rate,
+            hypotheses=_hypotheses(method, slots),
+            scores=method.scores,  # type: ignore[arg-type]
+            output=config.head.output,  # type: ignore[arg-type]
             nfft=network.nfft,
             stride=network.stride,
             bins=network.bins,
             content=network.content,  # type: ignore[arg-type]
-        )
-        return SELDNet(
-            features,
-            hypotheses,
-            scores=method.scores,  # type: ignore[arg-type]
-            output=config.head.output,  # type: ignore[arg-type]
-            spread=config.head.spread,
             filters=network.filters,
-            pools=network.pools,
+            pools=tuple(network.pools),
             units=network.units,
             layers=network.layers,
+            members=method.members,
         )
-    except ValueError as error:
+    except UserError as error:
         raise UserError(f"network: {error}") from None
 
 
-def build_ensemble(config: Config, sample_rate: int, slots: int) -> nn.Module:
-    """The network that a finished run predicts with: one, or an ensemble of its members."""
-    members = [build_network(config, sample_rate, slots) for _ in range(config.method.members)]
-    return members[0] if len(members) == 1 else Ensemble(members)
+def build_network(config: Config, sample_rate: int, slots: int) -> SELDNet:
+    """One network of a run, with new weights; an ensemble has several.
+
+    Args:
+        config: The settings of the run.
+        sample_rate: Of its data, in hertz.
+        slots: Targets in a frame of its data.
+
+    Returns:
+        A network from waveforms `(batch, 4, samples)` to `Hypotheses` `(batch, frames)`.
+    """
+    return describe_network(config, sample_rate, slots).build_member(spread=config.head.spread)
 
 
 def build_loss(method: MethodConfig) -> Loss:

@@ -1,10 +1,12 @@
 """A run: train what the settings say, keep everything that is needed to go on, and evaluate."""
 
 import json
+import math
 import platform
 import subprocess
 from collections.abc import Sequence
 from contextlib import nullcontext
+from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -16,15 +18,14 @@ from lightning.pytorch import Callback, LightningModule, Trainer
 from lightning.pytorch.callbacks import ModelCheckpoint, RichProgressBar
 from lightning.pytorch.loggers import TensorBoardLogger
 from lightning.pytorch.utilities import rank_zero_only
-from safetensors import SafetensorError
-from safetensors.torch import load_file, save
 from torch import distributed, nn
 
 import torchmcl
 from torchmcl.audio.datamodule import AudioDataModule
+from torchmcl.audio.pretrained import load_pretrained, load_weights, save_pretrained
 from torchmcl.distances import great_circle, great_circle_swapped
 from torchmcl.errors import UserError
-from torchmcl.experiments.build import build_data, build_ensemble, build_loss, build_network, build_schedule
+from torchmcl.experiments.build import build_data, build_loss, build_network, build_schedule, describe_network
 from torchmcl.experiments.config import Config, Kind, from_plain, to_plain
 from torchmcl.experiments.evaluate import evaluate
 from torchmcl.experiments.limits import check_limits
@@ -32,12 +33,13 @@ from torchmcl.experiments.parallel import SharedBatchNorm, build_strategy
 from torchmcl.memory import keep_memory
 from torchmcl.metrics import EarthMoversDistance, OracleError
 from torchmcl.runs.checkpoint import CHECKPOINT, AtomicCheckpoints, Record, SeedEachStep
-from torchmcl.runs.files import atomic, locked, sweep, write_json, write_text
+from torchmcl.runs.files import locked, sweep, write_json, write_text
 from torchmcl.training import KeepBest, Learner, collapse, quiet
 
 __all__ = ["evaluate_run", "load_network", "member_seeds", "run_folder", "train"]
 
-CONFIG, WEIGHTS, SHAPE, METRICS = "config.yaml", "model.safetensors", "config.json", "metrics.json"
+CONFIG, WEIGHTS, NETWORK, METRICS = "config.yaml", "model.safetensors", "config.json", "metrics.json"
+TRAINING = "training.json"
 
 
 BUSY = "another process is training there; wait for it, or choose another run=FOLDER"
@@ -95,11 +97,10 @@ def evaluate_run(
         ).summary()
         for part, loader in (("validation", data.val_dataloader), ("test", data.test_dataloader))
     }
-    shape = _read_shape(folder)
     winners = found["validation"]["winners"] if config.method.kind is Kind.mcl else None
     metrics = {
         **_provenance(config),
-        "train_seconds": shape["train_seconds"],
+        "train_seconds": _train_seconds(folder),
         "collapse": collapse(winners) if isinstance(winners, list) else None,
         **found,
     }
@@ -110,17 +111,36 @@ def evaluate_run(
 def load_network(folder: str | Path) -> tuple[Config, nn.Module]:
     """The settings and the trained network of a run; reads YAML, JSON and safetensors, never a pickle."""
     folder = Path(folder)
-    for name in (CONFIG, SHAPE, WEIGHTS):
+    for name in (CONFIG, NETWORK, WEIGHTS):
         if not (folder / name).is_file():
             raise UserError(f"{folder}: no finished run, {name} is missing")
     config = _read_config(folder)
-    shape = _read_shape(folder)
-    network = build_ensemble(config, shape["sample_rate"], shape["slots"])
-    try:
-        network.load_state_dict(load_file(folder / WEIGHTS))
-    except (SafetensorError, RuntimeError) as error:
-        raise UserError(f"{folder / WEIGHTS}: {str(error).splitlines()[0]}") from None
-    return config, network.eval()
+    _update(folder, config)
+    description, network = load_pretrained(folder)
+    if describe_network(config, description.sample_rate, description.hypotheses) != description:
+        raise UserError(f"{folder}: {CONFIG} and {NETWORK} describe different networks")
+    return config, network
+
+
+def _update(folder: Path, config: Config) -> None:
+    """Bring a run of version 0.1, whose `config.json` does not describe the network, to the present form."""
+    values = _read_json(folder / NETWORK)
+    if not {"slots", "sample_rate"} <= values.keys() or not values.keys() <= {
+        "slots",
+        "sample_rate",
+        "train_seconds",
+    }:
+        return
+    for key, most in (("sample_rate", 192_000), ("slots", 1000)):
+        if not isinstance(values[key], int) or not 0 < values[key] <= most:
+            raise UserError(
+                f"{folder / NETWORK}: {key} is {values[key]!r}, must be a whole number from 1 to {most}"
+            )
+    description = describe_network(config, values["sample_rate"], values["slots"])
+    description.check_size()
+    load_weights(description.build(), folder / WEIGHTS)
+    write_json(folder / TRAINING, {"train_seconds": values.get("train_seconds")})
+    write_json(folder / NETWORK, asdict(description))
 
 
 def member_seeds(config: Config) -> range:
@@ -203,7 +223,7 @@ def _train_member(
 
 
 def _finished(run: Path) -> tuple[nn.Module, float]:
-    return load_network(run)[1], _read_shape(run)["train_seconds"]
+    return load_network(run)[1], _train_seconds(run) or 0.0
 
 
 def _part(data: AudioDataModule) -> None:
@@ -217,22 +237,20 @@ def _part(data: AudioDataModule) -> None:
 def _save(
     folder: Path, config: Config, data: AudioDataModule, members: Sequence[tuple[nn.Module, float]]
 ) -> None:
-    network = build_ensemble(config, data.sample_rate, data.slots)
+    description = describe_network(config, data.sample_rate, data.slots)
+    network = description.build()
     parts = [network] if len(members) == 1 else list(network.members)  # type: ignore[arg-type]
     for part, (member, _) in zip(parts, members, strict=True):
         part.load_state_dict(member.state_dict())
-    seconds = sum(seconds for _, seconds in members)
-    shape = {"sample_rate": data.sample_rate, "slots": data.slots, "train_seconds": seconds}
-    write_json(folder / SHAPE, shape)
-    with atomic(folder / WEIGHTS) as temporary:
-        temporary.write_bytes(save({name: v.contiguous() for name, v in network.state_dict().items()}))
+    write_json(folder / TRAINING, {"train_seconds": sum(seconds for _, seconds in members)})
+    save_pretrained(folder, description, network)
     for checkpoint in folder.rglob(CHECKPOINT):
         checkpoint.unlink()
 
 
 def _claim(folder: Path, config: Config) -> None:
     """Note the settings of the run, or make sure that they are still the same; remove what was half written."""
-    sweep(folder, CONFIG, WEIGHTS, SHAPE, METRICS)
+    sweep(folder, CONFIG, WEIGHTS, NETWORK, METRICS, TRAINING)
     settings = to_plain(config)
     if (folder / CONFIG).exists():
         before = to_plain(_read_config(folder))
@@ -261,17 +279,20 @@ def _read_config(folder: Path) -> Config:
     return config
 
 
-def _read_shape(folder: Path) -> dict[str, Any]:
-    path = folder / SHAPE
+def _read_json(path: Path) -> dict[str, Any]:
     try:
-        shape = json.loads(path.read_text(encoding="utf-8"))
+        values = json.loads(path.read_text(encoding="utf-8"))
     except (ValueError, RecursionError):
         raise UserError(f"{path}: is not JSON") from None
-    for key, most in (("sample_rate", 1_000_000), ("slots", 1000)):
-        value = shape.get(key) if isinstance(shape, dict) else None
-        if not isinstance(value, int) or not 0 < value <= most:
-            raise UserError(f"{path}: {key} is {value!r}, must be a whole number from 1 to {most}")
-    return {"train_seconds": None, **shape}
+    if not isinstance(values, dict):
+        raise UserError(f"{path}: holds {type(values).__name__}, must hold an object")
+    return values
+
+
+def _train_seconds(folder: Path) -> float | None:
+    path = folder / TRAINING
+    seconds = _read_json(path).get("train_seconds") if path.exists() else None
+    return float(seconds) if isinstance(seconds, int | float) and math.isfinite(seconds) else None
 
 
 def _provenance(config: Config) -> dict[str, Any]:

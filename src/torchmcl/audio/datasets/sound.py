@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import BinaryIO
 
 import numpy as np
-import soundfile
 from jaxtyping import Int16
 
 from torchmcl.audio.datasets.recording import BrokenFile
@@ -101,6 +100,8 @@ def _samples(
 
 
 def _libsndfile(path: Path) -> Sound:
+    import soundfile  # 16-bit WAV needs none
+
     try:
         info = soundfile.info(str(path))
     except soundfile.LibsndfileError as error:
@@ -136,6 +137,8 @@ def _key(path: Path) -> str:
 
 
 def _decode(sound: Sound, decoded: Path) -> None:
+    import soundfile
+
     with atomic(decoded) as temporary, temporary.open("wb") as stream:
         try:
             blocks = soundfile.blocks(str(sound.path), blocksize=1 << 18, dtype="float32", always_2d=True)

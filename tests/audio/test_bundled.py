@@ -1,38 +1,37 @@
-"""The model that comes with the package finds sounds that it has never heard."""
+"""The bundled model localizes sounds that are not in its training data."""
 
-import re
+import json
 
 import torch
 
 from torchmcl import great_circle
 from torchmcl.audio.datasets import read_dataset
-from torchmcl.audio.localizer import localize_blocks
+from torchmcl.audio.localizer import BUNDLED_MODEL, Localizer
+from torchmcl.audio.pretrained import NetworkDescription
 from torchmcl.audio.scenes import SceneSettings
 from torchmcl.audio.simulate import simulate
 from torchmcl.audio.targets import frame_targets
-from torchmcl.experiments.localisation import SHIPPED
-from torchmcl.experiments.train import load_network
 
 
 def test_it_is_small_and_says_what_it_is():
-    files = {path.name: path for path in SHIPPED.iterdir()}
-    assert set(files) == {"README.md", "config.json", "config.yaml", "model.safetensors"}
+    files = {path.name: path for path in BUNDLED_MODEL.iterdir()}
+    assert set(files) == {"README.md", "config.json", "model.safetensors"}
     assert sum(path.stat().st_size for path in files.values()) <= 4_000_000
     card = files["README.md"].read_text()
     for word in ("## Data", "## Training", "## Numbers", "## Limits"):
         assert word in card
-    assert not re.search(r"(?<![\w.])/\w+/", files["config.yaml"].read_text())
+    assert NetworkDescription.from_json(json.loads(files["config.json"].read_text())).scores == "sigmoid"
 
 
 def test_a_single_source_is_found_within_six_degrees(tmp_path):
     settings = SceneSettings(recordings=2, duration=10.0, sample_rate=16000, seed=4321)
     simulate(tmp_path, settings)
-    _, network = load_network(SHIPPED)
+    localizer = Localizer.from_pretrained()
     errors = []
     for recording in read_dataset(tmp_path).recordings:
         if recording.overlap > 1:
             continue
-        (block,) = localize_blocks(recording.audio, network, 16000, "acn-n3d")
+        (block,) = localizer.blocks(recording.audio)
         best = torch.from_numpy(block.scores).argmax(-1)
         found = torch.from_numpy(block.directions)[torch.arange(len(best)), best]
         targets, active = frame_targets(recording.events, len(best), 1)
