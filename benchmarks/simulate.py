@@ -9,7 +9,6 @@ from pyroomacoustics import Material, MicrophoneArray, ShoeBox
 from pyroomacoustics.directivities import DirectionVector, FigureEight, Omnidirectional
 
 from benchmarks import Row, medians, show
-from torchmcl.audio.layouts import takes
 from torchmcl.audio.rooms import ROOMS, SPEED_OF_SOUND, impulse_response
 from torchmcl.audio.scenes import SceneSettings
 from torchmcl.audio.simulate import simulate
@@ -27,7 +26,7 @@ def rows() -> list[Row]:
 
 def _run(condition: str) -> Row:
     settings = SceneSettings(condition=condition, recordings=RECORDINGS[condition])
-    count = len(takes(settings))
+    count = len(settings.specs)
     with tempfile.TemporaryDirectory() as folder:
         start = time.perf_counter()
         simulate(Path(folder), settings, workers=2, progress=True)

@@ -245,11 +245,11 @@ def test_broken_recordings_are_left_out_on_request(tut):
     assert len(AudioDataModule(tut, skip_broken=True).catalogue.recordings) == 17
 
 
-def test_only_training_chunks_are_turned_and_always_alike(tut):
+def test_only_training_chunks_are_augmented_and_always_alike(tut):
     batch = next(iter(AudioDataModule(tut, batch_size=4).train_dataloader()))
     seen = []
     for seed, step, training in ((0, 0, True), (0, 0, True), (0, 1, True), (1, 0, True), (0, 0, False)):
-        module = AudioDataModule(tut, batch_size=4, seed=seed, turning=True)
+        module = AudioDataModule(tut, batch_size=4, seed=seed, augmentation=True)
         module.trainer = SimpleNamespace(training=training, global_step=step, global_rank=0)
         seen.append(module.on_after_batch_transfer(batch, 0))
     assert torch.equal(seen[0].targets, seen[1].targets)

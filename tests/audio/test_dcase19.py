@@ -14,7 +14,7 @@ def test_evaluation_set_tests_and_one_development_split_validates(dcase19):
         fold = catalogue.fold(number)
         assert {r.split for r in fold.validation} == {number}
         assert {r.split for r in fold.train} == {1, 2, 3, 4} - {number}
-        assert {(r.split, r.part, r.audio.parent.name) for r in fold.test} == {(0, "test", "foa_eval")}
+        assert {(r.split, r.subset, r.audio.parent.name) for r in fold.test} == {(0, "test", "foa_eval")}
 
 
 def test_events(dcase19):

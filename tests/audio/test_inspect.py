@@ -11,7 +11,8 @@ from matplotlib.image import imread
 from torchmcl import cli
 from torchmcl.audio.datasets import read_dataset, read_recording
 from torchmcl.audio.foa import encode
-from torchmcl.audio.inspect import inspect, overlap_shares, summarise
+from torchmcl.audio.inspect import inspect, summarise
+from torchmcl.audio.targets import overlap_shares
 
 
 def call(monkeypatch, *arguments) -> int:

@@ -9,16 +9,17 @@ import pytest
 
 from torchmcl.audio.datamodule import AudioDataModule
 from torchmcl.audio.datasets import DCASE19, TUT, read_dataset
-from torchmcl.audio.inspect import overlap_shares
-from torchmcl.audio.layouts import settings_for
+from torchmcl.audio.scenes import SceneSettings
 from torchmcl.audio.simulate import simulate
-from torchmcl.audio.targets import frame_targets
+from torchmcl.audio.targets import frame_targets, overlap_shares
 
 
 @pytest.fixture(scope="module", params=["tut", "dcase19"])
 def scenes(request, tmp_path_factory):
     folder = tmp_path_factory.mktemp(request.param) / "scenes"
-    simulate(folder, settings_for(request.param, recordings=2, duration=6.0, sample_rate=16000, seed=3))
+    simulate(
+        folder, SceneSettings.for_layout(request.param, recordings=2, duration=6.0, sample_rate=16000, seed=3)
+    )
     return request.param, folder
 
 

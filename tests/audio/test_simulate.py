@@ -19,9 +19,10 @@ import soundfile
 from typer.testing import CliRunner
 
 from torchmcl.audio.clips import folder_clips, synthesised_clips
-from torchmcl.audio.layouts import overlap_table, settings_for, takes
+from torchmcl.audio.datasets import read_dataset
 from torchmcl.audio.scenes import SceneSettings, compose
 from torchmcl.audio.simulate import simulate
+from torchmcl.audio.targets import overlap_shares
 from torchmcl.cli import app
 from torchmcl.errors import UserError
 
@@ -75,14 +76,14 @@ def test_the_layout_of_dcase19(tmp_path):
     assert {"foa_dev/split1_ir0_ov1_1.wav", "foa_dev/split4_ir1_ov2_4.wav", "foa_eval/split0_4.wav"} <= names
     labels = {row["sound_event_recording"] for row in events_of(tmp_path / "metadata_eval/split0_1.csv")}
     assert all(label.isalpha() for label in labels)
-    assert settings_for("dcase19", seed=1) == SceneSettings(
+    assert SceneSettings.for_layout("dcase19", seed=1) == SceneSettings(
         layout="dcase19", duration=60.0, sample_rate=48000, seed=1
     )
 
 
 def test_four_of_five_recordings_are_for_training():
     counts = {
-        part: sum(take.pool == (2, part) for take in takes(SceneSettings(recordings=300)))
+        part: sum(spec.pool == (2, part) for spec in SceneSettings(recordings=300).specs)
         for part in ("train", "test")
     }
     assert counts == {"train": 3 * 240, "test": 3 * 60}
@@ -99,11 +100,11 @@ def test_no_sound_occurs_in_two_splits_or_in_train_and_test(tmp_path):
 
 
 def test_overlaps_are_reached_and_never_exceeded(made):
-    table = overlap_table(made, TINY)
-    print({overlap: shares.round(2).tolist() for overlap, shares in table.items()})
+    table = overlap_shares(read_dataset(made).recordings)
+    assert sorted(table) == [1, 2, 3]
     for overlap, shares in table.items():
-        assert len(shares) == overlap + 1
         assert shares[overlap] > 0.1
+        assert not shares[overlap + 1 :].any()
 
 
 @pytest.mark.parametrize("condition", ["anechoic", "reverberant"])
@@ -161,11 +162,11 @@ def test_killed_and_restarted_it_makes_the_same_folder(tmp_path):
     process.kill()
     process.wait()
     finished = list((tmp_path / "killed").rglob("*.csv"))
-    assert 0 < len(finished) < len(takes(chosen))
+    assert 0 < len(finished) < len(chosen.specs)
     for description in finished:
         audio = f"{description.parent.name.replace('desc', 'wav')}_30db/{description.stem}.wav"
         assert soundfile.info(tmp_path / "killed" / audio).frames == chosen.samples
-    assert simulate(tmp_path / "killed", chosen) >= len(takes(chosen)) - len(finished) - 2
+    assert simulate(tmp_path / "killed", chosen) >= len(chosen.specs) - len(finished) - 2
     assert contents(tmp_path / "killed") == contents(tmp_path / "undisturbed")
 
 

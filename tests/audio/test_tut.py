@@ -30,10 +30,10 @@ def test_folds_are_those_of_the_reference(tut):
     assert len(catalogue.recordings) == 18
     for number in (1, 2, 3):
         fold = catalogue.fold(number)
-        assert {(r.split, r.part) for r in fold.test} == {(number, "train"), (number, "test")}
+        assert {(r.split, r.subset) for r in fold.test} == {(number, "train"), (number, "test")}
         others = {1, 2, 3} - {number}
-        assert {(r.split, r.part) for r in fold.train} == {(split, "train") for split in others}
-        assert {(r.split, r.part) for r in fold.validation} == {(split, "test") for split in others}
+        assert {(r.split, r.subset) for r in fold.train} == {(split, "train") for split in others}
+        assert {(r.split, r.subset) for r in fold.validation} == {(split, "test") for split in others}
         for part in (fold.train, fold.validation, fold.test):
             assert Counter(r.overlap for r in part) == dict.fromkeys((1, 2, 3), 2)
 

@@ -1,4 +1,4 @@
-"""More data for nothing: a scene that is turned about the vertical axis or mirrored is a scene as well."""
+"""Data augmentation: random rotations about the vertical axis and reflections of first-order Ambisonics."""
 
 import math
 
@@ -6,20 +6,28 @@ import torch
 from jaxtyping import Float, Int16
 from torch import Tensor
 
-__all__ = ["turn"]
+__all__ = ["augment"]
 
 
-def turn(
+def augment(
     waveform: Int16[Tensor, "batch 4 samples"] | Float[Tensor, "batch 4 samples"],
     targets: Float[Tensor, "batch frames slots 2"],
     generator: torch.Generator | None = None,
 ) -> tuple[Float[Tensor, "batch 4 samples"], Float[Tensor, "batch frames slots 2"]]:
-    """Turn each chunk (ACN order, any normalisation) by an angle of its own, and mirror every other one
-    left to right and every other one upside down; its directions move with it.
+    """Rotate each chunk about the vertical axis by a random angle, and reflect it left-right and up-down at random.
 
-    >>> sound, there = turn(torch.ones(2, 4, 8, dtype=torch.int16), torch.zeros(2, 1, 1, 2))
-    >>> sound.shape, there.shape
-    (torch.Size([2, 4, 8]), torch.Size([2, 1, 1, 2]))
+    Args:
+        waveform: Chunks in ACN order, in any normalization.
+        targets: Their directions (azimuth, elevation) in radians.
+        generator: Of the random numbers.
+
+    Returns:
+        New chunks as floating-point numbers, and their directions.
+
+    Example:
+        >>> sound, moved = augment(torch.ones(2, 4, 8, dtype=torch.int16), torch.zeros(2, 1, 1, 2))
+        >>> sound.shape, moved.shape
+        (torch.Size([2, 4, 8]), torch.Size([2, 1, 1, 2]))
     """
     n, device = len(waveform), targets.device
     where = generator.device if generator else device
@@ -29,8 +37,8 @@ def turn(
     w, y, z, x = sound.unbind(1)
     y = y * side[:, None]
     cosine, sine = angle.cos()[:, None], angle.sin()[:, None]
-    turned = torch.stack([w, cosine * y + sine * x, z * up[:, None], cosine * x - sine * y], 1)
+    rotated = torch.stack([w, cosine * y + sine * x, z * up[:, None], cosine * x - sine * y], 1)
     azimuth, elevation = targets.unbind(-1)
     azimuth = azimuth * side[:, None, None] + angle[:, None, None]
     azimuth = torch.remainder(azimuth + math.pi, 2 * math.pi) - math.pi
-    return turned, torch.stack([azimuth, elevation * up[:, None, None]], -1)
+    return rotated, torch.stack([azimuth, elevation * up[:, None, None]], -1)

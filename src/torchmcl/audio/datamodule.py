@@ -12,15 +12,15 @@ from lightning import LightningDataModule
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset, DistributedSampler
 
-from torchmcl.audio.augmentation import turn
+from torchmcl.audio.augmentation import augment
 from torchmcl.audio.datasets import Catalogue, Recording, open_sound, read_dataset
 from torchmcl.audio.foa import Convention, convention_named, convert
 from torchmcl.audio.targets import HOP, frame_counts, stack_targets
 from torchmcl.errors import UserError
 
-__all__ = ["AudioDataModule", "Batch", "Chunks", "Part"]
+__all__ = ["AudioDataModule", "Batch", "Chunks", "FoldPart"]
 
-Part = Literal["train", "validation", "test"]
+FoldPart = Literal["train", "validation", "test"]
 T = TypeVar("T")
 
 
@@ -109,8 +109,8 @@ class AudioDataModule(LightningDataModule):
     """Training, validation and test chunks of a fold of a data set in the TUT 2018 or DCASE19 layout.
 
     Training chunks are shuffled by a permutation that depends on `seed` and the epoch only: the same after
-    resuming, and divided among the processes of a distributed run. With `turning` each is turned at random as
-    it is used, by angles that depend on the seed and the step. Reading is done in the training process by
+    resuming, and divided among the processes of a distributed run. With `augmentation` each is rotated and
+    reflected at random, by numbers that depend on the seed and the step. Reading is done in the training process by
     default, for mapping sound is faster than passing it between processes.
     """
 
@@ -125,7 +125,7 @@ class AudioDataModule(LightningDataModule):
         convention: str = "acn-n3d",
         skip_broken: bool = False,
         cache: str | Path | None = None,
-        turning: bool = False,
+        augmentation: bool = False,
         num_workers: int = 0,
     ) -> None:
         super().__init__()
@@ -139,7 +139,7 @@ class AudioDataModule(LightningDataModule):
         self.convention = convention_named(convention)
         self.skip_broken = skip_broken
         self.cache = Path(cache) if cache is not None else None
-        self.turning = turning
+        self.augmentation = augmentation
         self.num_workers = num_workers
 
     @cached_property
@@ -165,14 +165,14 @@ class AudioDataModule(LightningDataModule):
         return self.chunks["train"].active.shape[-1]
 
     @cached_property
-    def chunks(self) -> dict[Part, Chunks]:
+    def chunks(self) -> dict[FoldPart, Chunks]:
         """The three data sets of the fold."""
         catalogue = self.catalogue
         fold = catalogue.fold(self.fold)
         seconds = self.frames * HOP
         chunks = int(np.ceil(catalogue.length / seconds - 1e-9))
         counts = frame_counts([r.events for r in catalogue.recordings], chunks * self.frames)
-        parts: dict[Part, tuple[Recording, ...]] = {
+        parts: dict[FoldPart, tuple[Recording, ...]] = {
             "train": fold.train,
             "validation": fold.validation,
             "test": fold.test,
@@ -219,19 +219,19 @@ class AudioDataModule(LightningDataModule):
         return self._loader("test", batch_sampler=self._batches("test"))
 
     def on_after_batch_transfer(self, batch: Batch, dataloader_idx: int) -> Batch:
-        """Turn training chunks; the angles are drawn on the CPU, and are the same on any device."""
-        if not (self.turning and self.trainer and self.trainer.training):
+        """Augment training chunks; the angles are drawn on the CPU, and are the same on any device."""
+        if not (self.augmentation and self.trainer and self.trainer.training):
             return batch
         words = [self.seed, self.trainer.global_step, self.trainer.global_rank]
         generator = torch.Generator().manual_seed(int(np.random.SeedSequence(words).generate_state(1)[0]))
-        waveform, targets = turn(batch.waveform, batch.targets, generator)
+        waveform, targets = augment(batch.waveform, batch.targets, generator)
         return batch._replace(waveform=waveform, targets=targets)
 
     def _place(self) -> tuple[int, int]:
         """The number of this process, and how many there are."""
         return (self.trainer.global_rank, self.trainer.world_size) if self.trainer else (0, 1)
 
-    def _batches(self, part: Part) -> list[list[int]]:
+    def _batches(self, part: FoldPart) -> list[list[int]]:
         rank, processes = self._place()
         total = len(self.chunks[part])
         if total < processes:
@@ -244,7 +244,7 @@ class AudioDataModule(LightningDataModule):
         starts = range(0, total, size)[rank::processes]
         return [list(range(start, min(start + size, total))) for start in starts]
 
-    def _loader(self, part: Part, **order: Any) -> DataLoader[Batch]:
+    def _loader(self, part: FoldPart, **order: Any) -> DataLoader[Batch]:
         return DataLoader(
             self.chunks[part],
             collate_fn=_ready,

@@ -6,17 +6,16 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import numpy as np
-import torch
 from rich.console import Console
 from rich.table import Table
 
 from torchmcl.audio.datasets import Problem, Recording, open_sound, read_dataset, read_recording
 from torchmcl.audio.foa import Convention, detect_normalisation
-from torchmcl.audio.targets import HOP, frame_counts
+from torchmcl.audio.targets import overlap_shares
 from torchmcl.errors import UserError
 from torchmcl.runs.files import atomic, write_json
 
-__all__ = ["Summary", "inspect", "overlap_shares", "show", "summarise"]
+__all__ = ["Summary", "inspect", "show", "summarise"]
 
 _LISTENED = 10
 _SECONDS = 30.0
@@ -56,27 +55,13 @@ def summarise(recordings: Sequence[Recording]) -> Summary:
         shortest=min(durations),
         longest=max(durations),
         sample_rate=recordings[0].sample_rate,
-        parts=dict(sorted(Counter(f"split {r.split} {r.part}" for r in recordings).items())),
+        parts=dict(sorted(Counter(f"split {r.split} {r.subset}" for r in recordings).items())),
         events=len(events),
         seconds_by_class=dict(sorted(classes.items(), key=lambda item: -item[1])),
         shares={f"ov{n}": shares.tolist() for n, shares in overlap_shares(recordings).items()},
         normalisation=normalisation,
         dipoles_over_w=ratio,
     )
-
-
-def overlap_shares(recordings: Sequence[Recording]) -> dict[int, torch.Tensor]:
-    """For each announced overlap, the shares of frames in which 0, 1, 2, ... events are active."""
-    frames = torch.tensor([max(1, int(np.ceil(r.duration / HOP - 1e-9))) for r in recordings])
-    counts = frame_counts([r.events for r in recordings], int(frames.max()))
-    there = torch.arange(counts.shape[1]) < frames[:, None]
-    announced = torch.tensor([r.overlap for r in recordings])
-    most = int(counts.max()) + 1
-    shares = {}
-    for overlap in announced.unique().tolist():
-        chosen = there & (announced == overlap)[:, None]
-        shares[overlap] = torch.bincount(counts[chosen], minlength=most) / chosen.sum()
-    return shares
 
 
 def _normalisation(recordings: Sequence[Recording]) -> tuple[str, float | None]:

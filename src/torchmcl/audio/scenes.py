@@ -4,20 +4,22 @@ import math
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from jaxtyping import Float, Float32, Int16
 from scipy.signal import oaconvolve
 
 from torchmcl.audio.clips import Clip, by_label, load
+from torchmcl.audio.datasets import LAYOUTS, RecordingSpec
+from torchmcl.audio.datasets.description import HEADER
 from torchmcl.audio.foa import convention_named, convert, encode, unit_vectors
 from torchmcl.audio.rooms import ROOMS, Point, Room, furthest, impulse_response, random_microphone
 from torchmcl.errors import UserError
 
-__all__ = ["Placement", "Scene", "SceneSettings", "compose", "overlap_shares", "render"]
+__all__ = ["Placement", "Scene", "SceneSettings", "compose", "description", "render"]
 
 CONDITIONS = ("anechoic", "reverberant", "mixed")
-ELEVATIONS = {"tut": (-60.0, 50.0), "dcase19": (-40.0, 40.0)}
 NEAREST, FURTHEST = 1.0, 4.0
 LEVELS = (-3.0, 3.0)
 FIRST = 0.5
@@ -51,7 +53,7 @@ class SceneSettings:
 
     def __post_init__(self) -> None:
         _among("condition", self.condition, CONDITIONS)
-        _among("layout", self.layout, ELEVATIONS)
+        _among("layout", self.layout, LAYOUTS)
         convention_named(self.convention)
         _between("recordings", self.recordings, 2, 100_000)
         _between("duration", self.duration, 1.0, 3600.0)
@@ -60,10 +62,44 @@ class SceneSettings:
         _between("grid", self.grid, 0.0, 90.0)
         _between("seed", self.seed, 0, 2**63 - 1)
 
+    @classmethod
+    def for_layout(
+        cls, layout: str, *, duration: float | None = None, sample_rate: int | None = None, **values: Any
+    ) -> "SceneSettings":
+        """Settings with the duration and sample rate of a published data set.
+
+        Args:
+            layout: A key of `LAYOUTS`.
+            duration: Seconds, those of the data set if `None`.
+            sample_rate: Hertz, that of the data set if `None`.
+            **values: Other settings.
+
+        Returns:
+            The settings.
+
+        Example:
+            >>> SceneSettings.for_layout("dcase19", seed=3).sample_rate
+            48000
+        """
+        _among("layout", layout, LAYOUTS)
+        usual = LAYOUTS[layout]
+        return cls(
+            layout=layout,
+            duration=usual.duration if duration is None else duration,
+            sample_rate=usual.sample_rate if sample_rate is None else sample_rate,
+            **values,
+        )
+
     @property
     def samples(self) -> int:
         """Samples per channel of a recording."""
         return round(self.duration * self.sample_rate)
+
+    @property
+    def specs(self) -> list[RecordingSpec]:
+        """All recordings of a data set with these settings, in order."""
+        layout = LAYOUTS[self.layout]
+        return list(layout.specs(self.recordings, self.snr, self.condition != "anechoic"))
 
 
 def _among(name: str, value: str, allowed: Collection[str]) -> None:
@@ -144,7 +180,7 @@ def _direction(
     settings: SceneSettings, taken: list[Float[np.ndarray, "2"]], rng: np.random.Generator
 ) -> tuple[float, float]:
     """Azimuth and elevation in degrees, evenly drawn, away from those that are taken."""
-    low, high = ELEVATIONS[settings.layout]
+    low, high = LAYOUTS[settings.layout].elevations
     tries = 64
     if settings.grid > 0:
         azimuths = rng.choice(np.arange(-180.0, 180.0, settings.grid), size=tries)
@@ -198,15 +234,20 @@ def _spatial(
     return oaconvolve(dry[None], response, axes=-1)
 
 
-def overlap_shares(intervals: Sequence[tuple[float, float]], duration: float) -> Float[np.ndarray, "counts"]:
-    """The share of the time in which 0, 1, 2, ... of the intervals (start, end) hold.
+def description(scene: Scene, layout: str) -> str:
+    """The events of a scene as the CSV file of a recording, elevation before azimuth.
 
-    >>> overlap_shares([(0.0, 2.0), (1.0, 4.0)], 10.0)
-    array([0.6, 0.3, 0.1])
+    Args:
+        scene: What sounds.
+        layout: A key of `LAYOUTS`.
+
+    Returns:
+        The text of the file.
     """
-    starts, ends = np.array(intervals, dtype=float).reshape(-1, 2).T
-    times = np.concatenate([[0.0], starts, ends, [duration]])
-    steps = np.concatenate([[0], np.ones(len(starts)), -np.ones(len(ends)), [0]]).astype(int)
-    order = np.lexsort((steps, times))
-    counts = np.cumsum(steps[order])[:-1]
-    return np.bincount(counts, weights=np.diff(times[order])) / duration
+    names_files = LAYOUTS[layout].names_files
+    rows = [
+        f"{p.clip.name if names_files else p.clip.label},{p.start:.3f},{p.end:.3f},"
+        f"{p.elevation:g},{p.azimuth:g},{p.distance:g}"
+        for p in scene.placements
+    ]
+    return "\n".join([HEADER, *rows]) + "\n"

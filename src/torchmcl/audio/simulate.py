@@ -23,8 +23,8 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from torchmcl.audio.clips import Clip, deal, folder_clips, synthesised_clips
-from torchmcl.audio.layouts import LAYOUTS, Take, describe, takes
-from torchmcl.audio.scenes import SceneSettings, compose, render
+from torchmcl.audio.datasets import LAYOUTS, RecordingSpec
+from torchmcl.audio.scenes import SceneSettings, compose, description, render
 from torchmcl.errors import UserError
 from torchmcl.runs.files import atomic, locked, write_json, write_text
 
@@ -47,11 +47,11 @@ def simulate(out: str | Path, settings: SceneSettings, workers: int = 1, progres
     if settings.events is None or settings.synthesised:
         clips += synthesised_clips(settings.seed)
     layout = LAYOUTS[settings.layout]
-    pools = deal(clips, layout.splits, settings.seed, layout.parted)
+    pools = deal(clips, layout.splits, settings.seed, layout.test_clips)
     with locked(out) as handle:
         _agree(out, settings, clips)
         _sweep(out, settings)
-        missing = [take for take in takes(settings) if not take.complete(out)]
+        missing = [spec for spec in settings.specs if not spec.is_complete(out)]
         _check_space(out, settings, len(missing))
         write_json(out / SETTINGS, _identity(settings, clips))
         job, workers = _Job(out, settings, pools, _Lock(handle)), min(workers, len(missing))
@@ -79,32 +79,34 @@ def _received(handle: Any) -> _Lock:
 
 @dataclass(frozen=True)
 class _Job:
-    """What a worker needs to make any take, and the lock that it holds until it ends."""
+    """What a worker needs to make any recording, and the lock that it holds until it ends."""
 
     out: Path
     settings: SceneSettings
     pools: dict[tuple[int, str], tuple[Clip, ...]]
     lock: _Lock
 
-    def make(self, take: Take) -> None:
-        split, part = take.pool
-        words = [self.settings.seed, split, ("train", "test").index(part), take.overlap, take.index]
+    def make(self, spec: RecordingSpec) -> None:
+        split, subset = spec.pool
+        words = [self.settings.seed, split, ("train", "test").index(subset), spec.overlap, spec.index]
         rng = np.random.default_rng(np.random.SeedSequence(words))
-        scene = compose(self.settings, self.pools[take.pool], take.overlap, take.room, rng)
-        with atomic(self.out / take.audio) as temporary:
+        scene = compose(self.settings, self.pools[spec.pool], spec.overlap, spec.room, rng)
+        with atomic(self.out / spec.audio) as temporary:
             soundfile.write(temporary, render(scene, self.settings, rng), self.settings.sample_rate, "PCM_16")
-        write_text(self.out / take.description, describe(scene, self.settings.layout))
+        write_text(self.out / spec.description, description(scene, self.settings.layout))
 
 
-def _in_order(job: _Job, missing: Sequence[Take], advance: Callable[[], None]) -> None:
-    for take in missing:
-        job.make(take)
+def _in_order(job: _Job, missing: Sequence[RecordingSpec], advance: Callable[[], None]) -> None:
+    for spec in missing:
+        job.make(spec)
         advance()
 
 
-def _in_processes(job: _Job, missing: Sequence[Take], workers: int, advance: Callable[[], None]) -> None:
+def _in_processes(
+    job: _Job, missing: Sequence[RecordingSpec], workers: int, advance: Callable[[], None]
+) -> None:
     with ProcessPoolExecutor(workers, _context(), initializer=_start, initargs=(job,)) as executor:
-        futures = [executor.submit(_make, take) for take in missing]
+        futures = [executor.submit(_make, spec) for spec in missing]
         try:
             for future in as_completed(futures):
                 future.result()
@@ -143,9 +145,9 @@ def _end_with(sentinel: int) -> None:
     os._exit(1)
 
 
-def _make(take: Take) -> None:
+def _make(spec: RecordingSpec) -> None:
     assert _job is not None
-    _job.make(take)
+    _job.make(spec)
 
 
 @contextmanager
@@ -187,7 +189,7 @@ def _agree(out: Path, settings: SceneSettings, clips: Sequence[Clip]) -> None:
 
 def _sweep(out: Path, settings: SceneSettings) -> None:
     """Remove what a killed run left half written."""
-    folders = {path.parent for take in takes(settings) for path in (take.audio, take.description)}
+    folders = {path.parent for spec in settings.specs for path in (spec.audio, spec.description)}
     for folder in {Path(), *folders}:
         for suffix in ("wav", "csv", "json"):
             for stale in (out / folder).glob(f".*.{suffix}"):

@@ -1,14 +1,15 @@
 """What sounds in each frame of a recording, for all frames at once."""
 
+import math
 from collections.abc import Sequence
 
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from torchmcl.audio.datasets.recording import Event
+from torchmcl.audio.datasets.recording import Event, Recording
 
-__all__ = ["HOP", "frame_counts", "frame_targets", "stack_targets"]
+__all__ = ["HOP", "frame_counts", "frame_targets", "overlap_shares", "stack_targets"]
 
 HOP = 0.02
 """Seconds between frames: frame i covers [i, i + 1) x 20 ms."""
@@ -60,6 +61,27 @@ def frame_counts(recordings: Sequence[Sequence[Event]], frames: int) -> Int[Tens
     """How many events are active in each frame of many recordings of the same length."""
     _, frame = _occupied(recordings, frames)
     return torch.bincount(frame, minlength=len(recordings) * frames).reshape(len(recordings), frames)
+
+
+def overlap_shares(recordings: Sequence[Recording]) -> dict[int, Float[Tensor, "counts"]]:
+    """How often events overlap.
+
+    Args:
+        recordings: With their events.
+
+    Returns:
+        For each announced overlap the shares of frames in which 0, 1, 2, ... events are active.
+    """
+    frames = torch.tensor([max(1, math.ceil(r.duration / HOP - 1e-9)) for r in recordings])
+    counts = frame_counts([r.events for r in recordings], int(frames.max()))
+    within = torch.arange(counts.shape[1]) < frames[:, None]
+    announced = torch.tensor([r.overlap for r in recordings])
+    most = int(counts.max()) + 1
+    shares = {}
+    for overlap in announced.unique().tolist():
+        selected = within & (announced == overlap)[:, None]
+        shares[overlap] = torch.bincount(counts[selected], minlength=most) / selected.sum()
+    return shares
 
 
 def _occupied(

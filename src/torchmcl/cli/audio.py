@@ -44,10 +44,12 @@ def simulate(
     """
     import os
 
-    from torchmcl.audio.layouts import overlap_table, settings_for
+    from torchmcl.audio.datasets import read_dataset
+    from torchmcl.audio.scenes import SceneSettings
     from torchmcl.audio.simulate import simulate as make
+    from torchmcl.audio.targets import overlap_shares
 
-    settings = settings_for(
+    settings = SceneSettings.for_layout(
         layout,
         condition=condition,
         recordings=recordings,
@@ -62,8 +64,11 @@ def simulate(
     )
     made = make(out, settings, workers=(os.cpu_count() or 1) if workers is None else workers, progress=True)
     print(f"{out}: {made} recordings of {settings.duration:g} s made")
-    for overlap, shares in overlap_table(out, settings).items():
-        print(f"ov{overlap}: " + ", ".join(f"{share:.0%} with {count}" for count, share in enumerate(shares)))
+    for overlap, shares in overlap_shares(read_dataset(out).recordings).items():
+        print(
+            f"ov{overlap}: "
+            + ", ".join(f"{share:.0%} with {count}" for count, share in enumerate(shares[: overlap + 1]))
+        )
 
 
 def inspect(

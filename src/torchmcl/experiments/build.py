@@ -50,7 +50,7 @@ def build_data(config: Config, *, workers: int = 1, progress: bool = True) -> Au
         convention=convention_named(data.convention),
         skip_broken=data.skip_broken,
         cache=data.cache,
-        turning=data.turning,
+        augmentation=data.augmentation,
     )
 
 

@@ -76,7 +76,7 @@ class DataConfig:
     fold: int = 1
     convention: str = "acn-n3d"
     skip_broken: bool = False
-    turning: bool = False
+    augmentation: bool = False
     cache: str | None = None
 
 

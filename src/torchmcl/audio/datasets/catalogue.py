@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from torchmcl.audio.datasets.description import read_description
-from torchmcl.audio.datasets.recording import BrokenFile, Event, Part, Problem, Recording
+from torchmcl.audio.datasets.recording import BrokenFile, Event, Problem, Recording, RecordingSpec, Subset
 from torchmcl.audio.datasets.sound import SUFFIXES, read_header
 from torchmcl.errors import UserError
 
@@ -26,12 +26,12 @@ class Candidate:
     description: Path | None
     overlap: int | None
     split: int
-    part: Part
+    subset: Subset
 
 
 @dataclass(frozen=True)
 class Fold:
-    """What to train on, to choose by, and to report."""
+    """The recordings for training, for validation and for testing."""
 
     train: tuple[Recording, ...]
     validation: tuple[Recording, ...]
@@ -40,21 +40,41 @@ class Fold:
 
 @dataclass(frozen=True)
 class Layout:
-    """How a data set is laid out in folders, and what its makers say about it.
+    """The files of a published data set: how they are read, and how recordings in the same layout are simulated.
 
-    `length` is that of its recordings in seconds (longer ones are cut when used, shorter ones padded);
-    `overlap_by_frame` says that results are grouped by the number of events that sound in each frame, not by
-    the overlap that the recording announces.
+    Args:
+        name: Of the data set.
+        folders: Where its recordings and descriptions are, for error messages.
+        duration: Of its recordings in seconds; longer ones are cut when used, shorter ones padded.
+        sample_rate: Of its recordings in hertz.
+        elevations: Lowest and highest elevation of its events in degrees.
+        folds: Cross-validation folds.
+        splits: Groups of recordings that share no sound.
+        test_clips: Whether the test recordings of a split have clips of their own.
+        names_files: Whether descriptions name the sound file of an event, not its class.
+        overlap_by_frame: Whether results are grouped by the number of events that sound in each frame, not by the
+            overlap that the recording announces.
+        candidates: The pairs of files in a folder.
+        label: The class of an event from its name in the description.
+        divide: The recordings of a fold.
+        specs: The recordings of a simulated data set, from the number per split and overlap, the signal-to-noise ratio
+            and whether there are rooms.
     """
 
     name: str
     folders: str
-    length: float
+    duration: float
+    sample_rate: int
+    elevations: tuple[float, float]
     folds: int
+    splits: int
+    test_clips: bool
+    names_files: bool
     overlap_by_frame: bool
     candidates: Callable[[Path], Iterator[Candidate | Problem]]
     label: Callable[[str], str]
     divide: Callable[[Sequence[Recording], int], Fold]
+    specs: Callable[[int, float, bool], Iterator[RecordingSpec]]
 
 
 @dataclass(frozen=True)
@@ -74,7 +94,7 @@ class Catalogue:
     @property
     def length(self) -> float:
         """Seconds that a recording is padded or cut to: the layout's, or less where all are shorter."""
-        return min(self.layout.length, max(recording.duration for recording in self.recordings))
+        return min(self.layout.duration, max(recording.duration for recording in self.recordings))
 
     def fold(self, number: int) -> Fold:
         """Training, validation and test recordings of a fold, counted from 1."""
@@ -148,7 +168,7 @@ def examine(candidate: Candidate, label: Callable[[str], str]) -> Recording | li
         sample_rate=sound.sample_rate,
         overlap=len(events) if candidate.overlap is None else candidate.overlap,
         split=candidate.split,
-        part=candidate.part,
+        subset=candidate.subset,
     )
 
 

@@ -8,15 +8,15 @@ development splits and validates on split N (the paper trains on all four and sa
 import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import get_args
 
 from torchmcl.audio.datasets.catalogue import Candidate, Fold, Layout, pairs
-from torchmcl.audio.datasets.recording import Part, Problem, Recording
+from torchmcl.audio.datasets.recording import Problem, Recording, RecordingSpec, Subset
+from torchmcl.audio.rooms import ROOMS
 
 __all__ = ["DCASE19", "label"]
 
 _NAME = re.compile(r"split(\d)(?:_ir\d)?(?:_ov([12]))?_\d+")
-_SETS: dict[Part, str] = {"train": "dev", "test": "eval"}
+_FOLDERS: dict[Subset, str] = {"train": "dev", "test": "eval"}
 _OVERLAP = 2
 
 
@@ -34,33 +34,57 @@ def candidates(folder: Path) -> Iterator[Candidate | Problem]:
 
     Evaluation files may have names without their overlap (`split0_7.wav`): at most two events sound in any.
     """
-    for part in get_args(Part):
-        which = _SETS[part]
+    for subset, which in _FOLDERS.items():
         for audio, description in pairs(folder / f"foa_{which}", folder / f"metadata_{which}"):
             match = _NAME.fullmatch(audio.stem)
             if match is None:
                 yield Problem(audio, "its name is not like split1_ir0_ov1_1")
             else:
-                yield Candidate(audio, description, int(match[2] or _OVERLAP), int(match[1]), part)
+                yield Candidate(audio, description, int(match[2] or _OVERLAP), int(match[1]), subset)
 
 
 def divide(recordings: Sequence[Recording], number: int) -> Fold:
     """Fold `number`: that development split for validation, the other three to train on."""
-    development = [recording for recording in recordings if recording.part == "train"]
+    development = [recording for recording in recordings if recording.subset == "train"]
     return Fold(
         train=tuple(recording for recording in development if recording.split != number),
         validation=tuple(recording for recording in development if recording.split == number),
-        test=tuple(recording for recording in recordings if recording.part == "test"),
+        test=tuple(recording for recording in recordings if recording.subset == "test"),
     )
+
+
+def specs(recordings: int, snr: float, rooms: bool) -> Iterator[RecordingSpec]:
+    """Recordings in this layout: four development splits, and a fifth one as the evaluation set."""
+    for split in (1, 2, 3, 4, 5):
+        which = "eval" if split == 5 else "dev"
+        for overlap in (1, 2):
+            for index in range(recordings):
+                room = index % len(ROOMS) if rooms else 0
+                number = 2 * index + overlap
+                name = f"split0_{number}" if split == 5 else f"split{split}_ir{room}_ov{overlap}_{number}"
+                yield RecordingSpec(
+                    Path(f"foa_{which}") / f"{name}.wav",
+                    Path(f"metadata_{which}") / f"{name}.csv",
+                    (split, "train"),
+                    overlap,
+                    index,
+                    room,
+                )
 
 
 DCASE19 = Layout(
     name="DCASE19",
     folders="foa_dev/ and metadata_dev/",
-    length=60.0,
+    duration=60.0,
+    sample_rate=48000,
+    elevations=(-40.0, 40.0),
     folds=4,
+    splits=5,
+    test_clips=False,
+    names_files=False,
     overlap_by_frame=True,
     candidates=candidates,
     label=label,
     divide=divide,
+    specs=specs,
 )

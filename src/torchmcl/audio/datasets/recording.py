@@ -6,9 +6,10 @@ from typing import Literal
 
 from torchmcl.errors import UserError
 
-__all__ = ["BrokenFile", "Event", "Part", "Problem", "Recording"]
+__all__ = ["BrokenFile", "Event", "Problem", "Recording", "RecordingSpec", "Subset"]
 
-Part = Literal["train", "test"]
+Subset = Literal["train", "test"]
+"""How the authors of a data set mark a recording."""
 
 
 @dataclass(frozen=True)
@@ -29,8 +30,8 @@ class Recording:
     """A sound file with its events; `overlap` is the number of simultaneous events that its name announces.
 
     A recording that belongs to no data set has no split (0), and announces as many events as it has.
-    `split` and `part` are those of the data set: TUT 2018 has files `train_*` and `test_*` in each of three
-    splits; DCASE19 has four development splits (part `train`) and an evaluation set (part `test`, split 0).
+    `split` and `subset` are those of the data set: TUT 2018 has files `train_*` and `test_*` in each of three
+    splits; DCASE19 has four development splits (subset `train`) and an evaluation set (subset `test`, split 0).
     """
 
     audio: Path
@@ -40,7 +41,32 @@ class Recording:
     sample_rate: int
     overlap: int
     split: int
-    part: Part
+    subset: Subset
+
+
+@dataclass(frozen=True)
+class RecordingSpec:
+    """A recording to simulate: its two files, the pool of its clips, and what its random numbers depend on.
+
+    Args:
+        audio: Path of the sound file in the data set.
+        description: Path of the CSV file in the data set.
+        pool: Split and subset whose clips it may use.
+        overlap: Events that sound at once, at most.
+        index: Number of the recording within its pool and overlap.
+        room: Index of the room where it is reverberant.
+    """
+
+    audio: Path
+    description: Path
+    pool: tuple[int, Subset]
+    overlap: int
+    index: int
+    room: int
+
+    def is_complete(self, out: Path) -> bool:
+        """Whether both files are in the data set `out`; the description is written last."""
+        return (out / self.description).is_file() and (out / self.audio).is_file()
 
 
 @dataclass(frozen=True)
