@@ -8,9 +8,11 @@ from torch import Tensor
 
 from torchmcl.assignment import relaxed, top_n
 from torchmcl.classification import cmcl_loss
+from torchmcl.crps import mixture_energy_loss
 from torchmcl.distances import chordal, cross_entropy, great_circle
 from torchmcl.energy import energy_loss
 from torchmcl.hypotheses import Hypotheses
+from torchmcl.likelihood import likelihood_loss
 from torchmcl.losses import mcl_loss, pit_loss, rmcl_loss, transport_loss
 
 Loss = Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]
@@ -25,6 +27,10 @@ def problem(batch: int, targets: int, hypotheses: int, dim: int, seed: int, keep
     active = torch.rand(batch, targets, generator=random) < keep
     where = where.masked_fill(~active[..., None], torch.nan)
     return points.requires_grad_(), logits.requires_grad_(), where, active
+
+
+def _widths(logits: Tensor) -> Tensor:
+    return 0.5 + logits.square() / 4
 
 
 def losses() -> dict[str, Loss]:
@@ -46,5 +52,16 @@ def losses() -> dict[str, Loss]:
             Hypotheses(p.sum(-1, keepdim=True), q), t.sum(-1, keepdim=True), a
         ),
         "energy on the sphere": lambda p, q, t, a: energy_loss(Hypotheses(p, q), t, a, distance=chordal),
+        "mixture energy": lambda p, q, t, a: mixture_energy_loss(
+            Hypotheses(p.sum(-1, keepdim=True), q, widths=_widths(q)), t.sum(-1, keepdim=True), a
+        ),
+        "laplace energy": lambda p, q, t, a: mixture_energy_loss(
+            Hypotheses(p.sum(-1, keepdim=True), q, widths=_widths(q)),
+            t.sum(-1, keepdim=True),
+            a,
+            kernel="laplace",
+        ),
+        "drawn energy": lambda p, q, t, a: mixture_energy_loss(Hypotheses(p, q, widths=_widths(q)), t, a),
+        "likelihood": lambda p, q, t, a: likelihood_loss(Hypotheses(p, q, widths=_widths(q)), t, a),
         "pit": lambda p, q, t, a: pit_loss(p[..., :3, :], q[..., :3], t, a),
     }

@@ -12,7 +12,7 @@ import torchmcl
 ROOT = Path(torchmcl.__file__).parent
 LAYERS = {
     "core": {
-        "assignment", "classification", "directions", "distances", "energy", "ensemble", "errors", "heads",
+        "assignment", "classification", "crps", "directions", "distances", "energy", "ensemble", "errors", "heads",
         "hypotheses", "likelihood", "losses", "metrics", "mixtures", "plots", "regions", "transport", "voronoi",
     },
     "training": {"memory", "runs", "training"},

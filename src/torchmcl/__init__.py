@@ -12,6 +12,7 @@ from torchmcl.classification import (
     cmcl_loss,
     oracle_class_error,
 )
+from torchmcl.crps import mixture_crps, mixture_energy_loss
 from torchmcl.distances import (
     chordal,
     cross_entropy,
@@ -24,6 +25,7 @@ from torchmcl.energy import energy_loss, energy_score
 from torchmcl.ensemble import Ensemble, StackedEnsemble, members_loss
 from torchmcl.heads import HypothesisHead, multi_hypothesis
 from torchmcl.hypotheses import Hypotheses
+from torchmcl.likelihood import likelihood_loss, log_likelihood
 from torchmcl.losses import cell_loss, mcl_loss, pit_loss, rmcl_loss, scoring_loss, transport_loss
 from torchmcl.transport import emd, oracle_error
 from torchmcl.voronoi.laws import Dirac, Gaussian, Uniform
@@ -77,8 +79,12 @@ __all__ = [
     "euclidean",
     "great_circle",
     "great_circle_swapped",
+    "likelihood_loss",
+    "log_likelihood",
     "mcl_loss",
     "members_loss",
+    "mixture_crps",
+    "mixture_energy_loss",
     "multi_hypothesis",
     "oracle_class_error",
     "oracle_error",

@@ -175,7 +175,7 @@ def batch_first(info: Any, in_dims: tuple[int | None, ...], inputs: tuple[Tensor
     ]
 
 
-def blocks(tensors: tuple[Tensor, ...], pairs: int) -> Iterator[tuple[Tensor, ...]]:
-    """The tensors cut along their first axis, so that an item of `pairs` numbers stays within `BLOCK` numbers."""
-    size = max(1, BLOCK // pairs)
+def blocks(tensors: tuple[Tensor, ...], pairs: int, limit: int | None = None) -> Iterator[tuple[Tensor, ...]]:
+    """The tensors cut along their first axis, so that items of `pairs` numbers stay within `limit`, or `BLOCK`."""
+    size = max(1, (limit or BLOCK) // pairs)
     return zip(*(tensor.split(size) for tensor in tensors), strict=True)

@@ -1,0 +1,256 @@
+"""The energy score of hypotheses with widths: the CRPS in closed form in one dimension, draws in more."""
+
+import math
+from collections.abc import Callable
+from typing import Any, Literal
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor
+from torch.utils.checkpoint import checkpoint
+
+from torchmcl.distances import euclidean, pairwise
+from torchmcl.energy import active_mean, batch_first, blocks, item_mean, known_targets
+from torchmcl.errors import check_choice, check_integer
+from torchmcl.hypotheses import Hypotheses
+
+__all__ = ["mixture_crps", "mixture_energy_loss"]
+
+Kernel = Literal["gaussian", "laplace"]
+
+LARGE = 2**19
+"""Above so many pairs of hypotheses, the graph of a whole batch would take too much memory."""
+
+
+def mixture_energy_loss(
+    hypotheses: Hypotheses,
+    targets: Float[Tensor, "*batch targets dim"],
+    active: Bool[Tensor, "*batch targets"] | None = None,
+    *,
+    kernel: Kernel = "gaussian",
+    draws: int = 2,
+) -> Float[Tensor, ""]:
+    r"""Mean energy score of the smooth mixture, a strictly proper score of points, scores and widths together.
+
+    .. math:: \mathbb{E}\, |X - y| - \tfrac12\, \mathbb{E}\, |X - X'|, \qquad X, X' \sim \sum_k p_k\, \kappa_{f_k, s_k}
+
+    In one dimension it is the CRPS of the mixture, in closed form. In more it is estimated without bias from
+    `draws` reparameterized draws of each kernel, so that gradients reach points, scores and widths. Plus half of
+    `likelihood_loss` it is the loss for tables.
+
+    Args:
+        hypotheses: K points with scores and widths, `(*batch, hypotheses, dim)`.
+        targets: Samples of the outcome, `(*batch, targets, dim)`.
+        active: Which targets exist, `(*batch, targets)`; all of them if `None`.
+        kernel: The density around each hypothesis, `"gaussian"` or `"laplace"`, whose scale is the width.
+        draws: How many draws of each kernel, at least 2; one dimension needs none.
+
+    Returns:
+        The average over active targets; 0 where there are none.
+
+    Example:
+        >>> h = Hypotheses(torch.tensor([[0.0], [1.0]]), widths=torch.tensor([0.1, 0.5]))
+        >>> mixture_energy_loss(h, torch.tensor([[1.0]]))
+        tensor(0.3624)
+    """
+    if hypotheses.dim == 1:
+        return active_mean(_crps(hypotheses, targets, active, kernel), active)
+    return active_mean(_drawn(hypotheses, targets, active, kernel, draws), active)
+
+
+def mixture_crps(
+    hypotheses: Hypotheses,
+    targets: Float[Tensor, "*batch targets 1"],
+    active: Bool[Tensor, "*batch targets"] | None = None,
+    *,
+    kernel: Kernel = "gaussian",
+) -> Float[Tensor, "*batch"]:
+    """The CRPS of the smooth mixture of each item in closed form, averaged over its active targets.
+
+    Args:
+        hypotheses: K points on a line with scores and widths, `(*batch, hypotheses, 1)`.
+        targets: Samples of the outcome, `(*batch, targets, 1)`.
+        active: Which targets exist, `(*batch, targets)`; all of them if `None`.
+        kernel: The density around each hypothesis, `"gaussian"` or `"laplace"`.
+
+    Returns:
+        One value for each item; NaN for an item with no active target.
+
+    Example:
+        >>> h = Hypotheses(torch.zeros(2, 1, 1), widths=torch.tensor([[1.0], [2.0]]))
+        >>> mixture_crps(h, torch.zeros(2, 1, 1))
+        tensor([0.2337, 0.4674])
+    """
+    if hypotheses.dim != 1:
+        raise ValueError(f"hypotheses have {hypotheses.dim} coordinates, the CRPS is for 1")
+    return item_mean(_crps(hypotheses, targets, active, kernel), active)
+
+
+def _crps(hypotheses: Hypotheses, targets: Tensor, active: Tensor | None, kernel: Kernel) -> Tensor:
+    """The CRPS of each target, `(*batch, targets)`."""
+    parts = _parts(hypotheses, targets, active, kernel)
+    x, y, probs, widths = parts[0].squeeze(-1), parts[1].squeeze(-1), *parts[2:]
+    if kernel == "gaussian" and not torch.compiler.is_compiling():
+        return _GaussianCRPS.apply(x, widths, probs, y)[0]
+    score = _gaussian_scores if kernel == "gaussian" else _laplace_scores
+    return _by_blocks(score, (x, widths, probs, y), hypotheses.batch_shape, x.shape[-1] ** 2)
+
+
+def _drawn(
+    hypotheses: Hypotheses, targets: Tensor, active: Tensor | None, kernel: Kernel, draws: int
+) -> Tensor:
+    """The energy score of each target, `(*batch, targets)`, estimated from `draws` of each kernel."""
+    check_integer("draws", draws, least=2)
+    points, targets, probs, widths = _parts(hypotheses, targets, active, kernel)
+    noise = _noise(kernel, points.new_empty(*points.shape[:-2], draws, *points.shape[-2:]))
+    drawn = points[..., None, :, :] + widths[..., None, :, None] * noise
+    return _by_blocks(
+        _draw_scores, (drawn, probs, targets), hypotheses.batch_shape, draws * points.shape[-2] ** 2
+    )
+
+
+def _parts(
+    hypotheses: Hypotheses, targets: Tensor, active: Tensor | None, kernel: Kernel
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Points, targets, probabilities and widths, or an error that names what does not fit."""
+    check_choice("kernel", kernel, ("gaussian", "laplace"))
+    if hypotheses.widths is None:
+        raise ValueError("hypotheses have no widths: a mixture needs them, energy_loss works without")
+    targets = known_targets(hypotheses.points, targets, active)
+    return hypotheses.points, targets, hypotheses.probs, hypotheses.widths
+
+
+def _by_blocks(
+    score: Callable[..., Tensor], tensors: tuple[Tensor, ...], batch: torch.Size, pairs: int
+) -> Tensor:
+    """`score`, in parts that are computed again for the gradient where the whole batch would take much memory."""
+    n = batch.numel()
+    if n * pairs <= LARGE or torch.compiler.is_compiling():
+        return score(*tensors)
+    flat = tuple(tensor.reshape(n, *tensor.shape[len(batch) :]) for tensor in tensors)
+    parts = [checkpoint(score, *part, use_reentrant=False) for part in blocks(flat, pairs, LARGE)]
+    return torch.cat(parts).reshape(*batch, -1)
+
+
+def _gaussian_scores(x: Tensor, widths: Tensor, probs: Tensor, y: Tensor) -> Tensor:
+    """The CRPS of each target as plain operations: what a compiler fuses by itself."""
+    square = widths.square()
+    reach = _gaussian_gap(y[..., :, None] - x[..., None, :], square[..., None, :])
+    apart = _gaussian_gap(x[..., :, None] - x[..., None, :], square[..., :, None] + square[..., None, :])
+    return _score(reach, apart, probs)
+
+
+def _laplace_scores(x: Tensor, widths: Tensor, probs: Tensor, y: Tensor) -> Tensor:
+    gap, rows, columns = (y[..., :, None] - x[..., None, :]).abs(), widths[..., :, None], widths[..., None, :]
+    reach = gap + columns * torch.exp(-gap / columns)
+    between = (x[..., :, None] - x[..., None, :]).abs()
+    apart = _laplace_gap(between, torch.maximum(rows, columns), torch.minimum(rows, columns))
+    return _score(reach, apart, probs)
+
+
+def _draw_scores(drawn: Tensor, probs: Tensor, targets: Tensor) -> Tensor:
+    """Draws `(*batch, draws, hypotheses, dim)`: each is compared with the next one, which is independent of it."""
+    draws = drawn.shape[-3]
+    reach = pairwise(drawn.flatten(-3, -2), targets, euclidean).unflatten(-1, drawn.shape[-3:-1]).mean(-2)
+    # With two draws, the second comparison is the transpose of the first.
+    first = drawn if draws > 2 else drawn[..., :1, :, :]
+    apart = pairwise(drawn.roll(-1, -3)[..., : first.shape[-3], :, :], first, euclidean).mean(-3)
+    return _score(reach, apart, probs)
+
+
+def _noise(kernel: Kernel, like: Tensor) -> Tensor:
+    """Independent draws of the kernel with width 1, for each coordinate."""
+    if kernel == "gaussian":
+        return torch.randn_like(like)
+    return torch.rand_like(like).clamp(min=torch.finfo(like.dtype).tiny).log() * (
+        2 * torch.randint_like(like, 2) - 1
+    )
+
+
+def _score(reach: Tensor, apart: Tensor, probs: Tensor) -> Tensor:
+    """`E|X - y| - E|X - X'| / 2` from those of single kernels, `(*batch, targets)`."""
+    spread = (probs[..., :, None] * probs[..., None, :] * apart).sum((-2, -1))
+    return (probs[..., None, :] * reach).sum(-1) - spread[..., None] / 2
+
+
+def _gaussian_gap(gap: Tensor, variance: Tensor) -> Tensor:
+    """`E|X|` of normal X with mean `gap`: `gap erf(z / sqrt 2) + 2 variance φ(z) / sqrt(variance)`."""
+    rate = variance.clamp(min=torch.finfo(variance.dtype).tiny).rsqrt()
+    z = gap * rate
+    return gap * torch.erf(z * math.sqrt(0.5)) + math.sqrt(2 / math.pi) * variance * rate * torch.exp(
+        -z * z / 2
+    )
+
+
+def _laplace_gap(gap: Tensor, wide: Tensor, narrow: Tensor) -> Tensor:
+    """`E|gap + wide L - narrow L'|` of two independent standard Laplace variables, `wide >= narrow`.
+
+    `gap + (wide^3 exp(-gap / wide) - narrow^3 exp(-gap / narrow)) / (wide^2 - narrow^2)`, written in
+    `shrink = 1 - narrow / wide`; a series replaces the fraction where it is 0 over 0.
+    """
+    shrink, z = (wide - narrow) / wide, gap / wide
+    close = shrink < torch.finfo(gap.dtype).eps ** (1 / 3)
+    apart = shrink.masked_fill(close, 0.5).clamp(max=1 - torch.finfo(gap.dtype).eps)
+    exponent = 3 * torch.log1p(-apart) - z * apart / (1 - apart)
+    exact = -torch.expm1(exponent) / (apart * (2 - apart))
+    near = shrink.masked_fill(~close, 0)
+    rate = 3 + z + near * (1.5 + z + near * (1 + z))
+    series = rate * (1 - near * rate / 2 * (1 - near * rate / 3)) / (2 - near)
+    return gap + wide * torch.exp(-z) * torch.where(close, series, exact)
+
+
+class _GaussianCRPS(torch.autograd.Function):
+    """`_gaussian_scores` with its gradients: a third of the operations that autograd would take."""
+
+    @staticmethod
+    def vmap(info: Any, in_dims: tuple[int | None, ...], *inputs: Tensor) -> tuple[Any, tuple[int, ...]]:
+        return _GaussianCRPS.apply(*batch_first(info, in_dims, inputs)), (0,) * 8
+
+    @staticmethod
+    def forward(x: Tensor, widths: Tensor, probs: Tensor, y: Tensor) -> tuple[Tensor, ...]:
+        (hypotheses, targets), n = (x.shape[-1], y.shape[-1]), x.shape[:-1].numel()
+        enough = torch.promote_types(x.dtype, torch.float32)
+        flat = tuple(each.reshape(n, each.shape[-1]).to(enough) for each in (x, widths, probs, y))
+        parts = [_gaussian_block(*part) for part in blocks(flat, hypotheses * (hypotheses + targets))]
+        joined = parts[0] if len(parts) == 1 else tuple(map(torch.cat, zip(*parts, strict=True)))
+        return tuple(each.reshape(*x.shape[:-1], *each.shape[1:]).to(x.dtype) for each in joined)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Tensor, ...], output: tuple[Tensor, ...]) -> None:
+        ctx.mark_non_differentiable(*output[1:])
+        ctx.save_for_backward(*output[1:])
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, ...]:
+        slope, *to_targets, in_x, in_widths, in_probs = ctx.saved_tensors
+        each, total = gradients[0][..., None], gradients[0].sum(-1, keepdim=True)
+        x, widths, probs = ((each * part).sum(-2) for part in to_targets)
+        return x - total * in_x, widths - total * in_widths, probs - total * in_probs, gradients[0] * slope
+
+
+def _gaussian_block(x: Tensor, widths: Tensor, probs: Tensor, y: Tensor) -> tuple[Tensor, ...]:
+    """The CRPS of each target, and its derivatives in targets, positions, widths and probabilities.
+
+    Targets are hypotheses of width 0: one pass over `(hypotheses + targets) x hypotheses` pairs is enough. With
+    `A(d, v) = d A_d + 2 v A_v`, both derivatives of `E|N(d, v)|` come with its value.
+    """
+    # The batch comes last: its axis is long, those of hypotheses and targets are short.
+    x, widths, p, y = x.T, widths.T, probs.T, y.T
+    n, square = len(x), widths.square()
+    gap = torch.cat([x, y])[:, None] - x
+    variance = torch.cat([square, torch.zeros_like(y)])[:, None] + square
+    rate = variance.clamp(min=torch.finfo(variance.dtype).tiny).rsqrt()
+    z = (gap * rate).mul_(math.sqrt(0.5))
+    by_gap = torch.erf(z)
+    by_variance = z.square_().neg_().exp_().mul_(rate).mul_(math.sqrt(0.5 / math.pi))
+    value = torch.addcmul(gap.mul_(by_gap), variance, by_variance, value=2)
+    twice = 2 * widths * p
+    reach, slope = (value * p).sum(1), (by_gap * p).sum(1)
+    score = reach[n:] - (p * reach[:n]).sum(0) / 2
+    return (
+        score.T, slope[n:].T, *(
+            part.permute(2, 0, 1) for part in (-by_gap[n:] * p, by_variance[n:] * twice, value[n:].clone())
+        ),
+        (slope[:n] * p).T, ((by_variance[:n] * p).sum(1) * twice).T, reach[:n].T,
+    )  # fmt: skip
