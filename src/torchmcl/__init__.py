@@ -27,6 +27,7 @@ from torchmcl.heads import HypothesisHead, multi_hypothesis
 from torchmcl.hypotheses import Hypotheses
 from torchmcl.likelihood import likelihood_loss, log_likelihood
 from torchmcl.losses import cell_loss, mcl_loss, pit_loss, rmcl_loss, scoring_loss, transport_loss
+from torchmcl.mixtures import KernelMixture
 from torchmcl.transport import emd, oracle_error
 from torchmcl.voronoi.laws import Dirac, Gaussian, Uniform
 from torchmcl.voronoi.mixture import VoronoiMixture
@@ -58,6 +59,7 @@ __all__ = [
     "Gaussian",
     "Hypotheses",
     "HypothesisHead",
+    "KernelMixture",
     "MCLRegressor",
     "OracleClassError",
     "OracleError",

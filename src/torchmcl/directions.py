@@ -4,17 +4,62 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-__all__ = ["from_vectors", "to_vectors"]
+__all__ = ["from_vectors", "tangents", "to_vectors"]
 
 
 def to_vectors(angles: Float[Tensor, "*batch 2"]) -> Float[Tensor, "*batch 3"]:
-    """(azimuth, elevation) in radians to unit vectors."""
+    """Angles to unit vectors.
+
+    Args:
+        angles: (azimuth, elevation) in radians, `(*batch, 2)`.
+
+    Returns:
+        (x, y, z) of length 1, `(*batch, 3)`.
+
+    Example:
+        >>> to_vectors(torch.tensor([0.0, torch.pi / 6]))
+        tensor([0.8660, 0.0000, 0.5000])
+    """
     azimuth, elevation = angles.unbind(-1)
     across = elevation.cos()
     return torch.stack([across * azimuth.cos(), across * azimuth.sin(), elevation.sin()], dim=-1)
 
 
 def from_vectors(vectors: Float[Tensor, "*batch 3"]) -> Float[Tensor, "*batch 2"]:
-    """Vectors of any positive length to (azimuth, elevation) in radians."""
+    """Vectors of any positive length to angles.
+
+    Args:
+        vectors: (x, y, z), `(*batch, 3)`.
+
+    Returns:
+        (azimuth, elevation) in radians, `(*batch, 2)`.
+
+    Example:
+        >>> from_vectors(torch.tensor([0.0, 2.0, 2.0])).rad2deg()
+        tensor([90., 45.])
+    """
     x, y, z = vectors.unbind(-1)
     return torch.stack([torch.atan2(y, x), torch.atan2(z, torch.hypot(x, y))], dim=-1)
+
+
+def tangents(
+    angles: Float[Tensor, "*batch 2"],
+) -> tuple[Float[Tensor, "*batch 3"], Float[Tensor, "*batch 3"]]:
+    """Unit vectors to the east and to the north of directions; at a pole, those of its azimuth.
+
+    Args:
+        angles: (azimuth, elevation) in radians, `(*batch, 2)`.
+
+    Returns:
+        East and north, `(*batch, 3)` each: with the direction itself, an orthonormal frame.
+
+    Example:
+        >>> east, north = tangents(torch.zeros(2))
+        >>> east, north
+        (tensor([-0., 1., 0.]), tensor([-0., -0., 1.]))
+    """
+    azimuth, elevation = angles.unbind(-1)
+    east = torch.stack([-azimuth.sin(), azimuth.cos(), torch.zeros_like(azimuth)], dim=-1)
+    up = elevation.sin()
+    north = torch.stack([-up * azimuth.cos(), -up * azimuth.sin(), elevation.cos()], dim=-1)
+    return east, north

@@ -22,6 +22,7 @@ from torchmcl.errors import (
 )
 
 if TYPE_CHECKING:
+    from torchmcl.mixtures import Kernel, KernelMixture
     from torchmcl.voronoi.laws import Law
     from torchmcl.voronoi.mixture import VoronoiMixture
 
@@ -208,6 +209,23 @@ class Hypotheses:
         expected = (apart * probs[..., None, :]).sum(-1).masked_fill(probs == 0, torch.inf)
         return self._point(expected.argmin(-1))
 
+    @property
+    def median(self) -> Float[Tensor, "*batch 1"]:
+        """The median in one dimension: the answer with the least expected absolute error.
+
+        Of the Gaussian mixture where there are widths; else the first point, in order, at which the probability
+        reaches one half.
+        """
+        if self.dim != 1:
+            raise ValueError(f"median needs points with 1 coordinate, these have {self.dim}; see medoid")
+        if self.widths is not None:
+            return self.mixture().icdf(0.5)
+        points, order = self.points.squeeze(-1).sort(dim=-1, stable=True)
+        reached = self.probs.detach().take_along_dim(order, -1).cumsum(-1)
+        # Rounding must not decide between two halves.
+        enough = reached >= 0.5 - 4 * torch.finfo(reached.dtype).eps
+        return points.take_along_dim(enough.int().argmax(-1, keepdim=True), -1)
+
     def _point(self, index: Int[Tensor, "*batch"]) -> Float[Tensor, "*batch dim"]:
         return self.points.take_along_dim(index[..., None, None], dim=-2).squeeze(-2)
 
@@ -289,6 +307,24 @@ class Hypotheses:
         from torchmcl.voronoi.mixture import VoronoiMixture
 
         return VoronoiMixture(self, law)
+
+    def mixture(self, kernel: "str | Kernel" = "gaussian") -> "KernelMixture":
+        """The mixture of kernels around the points with their widths: a smooth density, a `torch` distribution.
+
+        Args:
+            kernel: `"gaussian"`, `"laplace"`, `"student"`, `"vmf"` (for angles) or a `torchmcl.mixtures.Kernel`.
+
+        Returns:
+            A `KernelMixture`: `log_prob`, `sample`, moments; `cdf` and `icdf` in one dimension.
+
+        Example:
+            >>> h = Hypotheses(torch.tensor([[0.0], [4.0]]), widths=torch.tensor([1.0, 1.0]))
+            >>> h.mixture("laplace").log_prob(torch.tensor([[0.0], [2.0]])).exp()
+            tensor([0.2546, 0.0677])
+        """
+        from torchmcl.mixtures import KernelMixture
+
+        return KernelMixture(self, kernel)
 
     def to(self, *args: Any, **kwargs: Any) -> "Hypotheses":
         """A copy on another device or in another dtype, as `Tensor.to`."""

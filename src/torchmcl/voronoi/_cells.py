@@ -8,26 +8,15 @@ limit. Everything is computed in double precision, whatever the points came in.
 import math
 from abc import ABC, abstractmethod
 from functools import cached_property
-from typing import NamedTuple
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
 from torchmcl.voronoi import _monte_carlo as rays
+from torchmcl.voronoi.estimates import Estimate
 
-__all__ = ["Atoms", "Cells", "Estimate", "Intervals", "Solid"]
-
-
-class Estimate(NamedTuple):
-    """A value and its standard error, which is 0 where the value is exact."""
-
-    value: Tensor
-    error: Tensor
-
-    def to(self, dtype: torch.dtype) -> "Estimate":
-        """Both in another dtype."""
-        return Estimate(self.value.to(dtype), self.error.to(dtype))
+__all__ = ["Atoms", "Cells", "Intervals", "Solid"]
 
 
 class Cells(ABC):

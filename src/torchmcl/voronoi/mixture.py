@@ -9,7 +9,8 @@ from jaxtyping import Float
 from torch import Tensor
 
 from torchmcl.hypotheses import Hypotheses
-from torchmcl.voronoi._cells import Cells, Estimate
+from torchmcl.voronoi._cells import Cells
+from torchmcl.voronoi.estimates import Estimate
 from torchmcl.voronoi.laws import Dirac, Law, Uniform  # noqa: F401
 
 __all__ = ["VoronoiMixture"]

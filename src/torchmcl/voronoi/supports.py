@@ -10,8 +10,9 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from torchmcl.distances import Distance, euclidean, great_circle
-from torchmcl.voronoi._cells import Cells, Estimate, Intervals, Solid
+from torchmcl.voronoi._cells import Cells, Intervals, Solid
 from torchmcl.voronoi._polygonal import Curved, Flat
+from torchmcl.voronoi.estimates import Estimate
 
 __all__ = ["Box", "Sphere", "Support", "euclidean_cells"]
 
