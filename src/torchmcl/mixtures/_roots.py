@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor
 
 __all__ = ["increasing_root"]
@@ -12,37 +12,43 @@ MOST_STEPS = 400
 
 
 def increasing_root(
-    function: Callable[[Tensor], Tensor],
-    low: Float[Tensor, "*batch"],
-    high: Float[Tensor, "*batch"],
-    resolution: Float[Tensor, "*#batch"],
-) -> Float[Tensor, "*batch"]:
-    """Where each increasing function crosses 0 between `low` and `high` (Chandrupatla 1997).
+    function: Callable[[Float[Tensor, "some"], Int[Tensor, "some"]], Float[Tensor, "some"]],
+    low: Float[Tensor, "n"],
+    high: Float[Tensor, "n"],
+    resolution: Float[Tensor, "n"],
+    accuracy: Float[Tensor, "n"],
+) -> Float[Tensor, "n"]:
+    """Where each of n increasing functions crosses 0 between `low` and `high` (Chandrupatla 1997).
 
-    Inverse quadratic interpolation where the last three points allow it, else bisection: as fast as the former on
-    smooth functions, never slower than twice the latter. Ends where the bracket is as short as rounding allows or
-    as `resolution`.
+    Inverse quadratic interpolation where the last three points allow it, else bisection. A root is found where the
+    function is within `accuracy` of 0, or the bracket as short as rounding allows or as `resolution`.
+    `function` takes points and the indices of the functions to evaluate there: those not yet found.
     """
+    found = low.clone()
+    rows = torch.arange(len(low), device=low.device)
     last, other = low, high
-    f_last, f_other = function(low), function(high)
+    f_last, f_other = function(low, rows), function(high, rows)
     share = torch.full_like(low, 0.5)
-    best = torch.where(f_last.abs() < f_other.abs(), last, other)
+    eps, tiny = torch.finfo(low.dtype).eps, torch.finfo(low.dtype).tiny
     for _ in range(MOST_STEPS):
-        tolerance = 2 * torch.finfo(low.dtype).eps * best.abs() + resolution
-        least = tolerance / (other - last).abs().clamp(min=torch.finfo(low.dtype).tiny)
-        done = (least >= 0.5) | (f_last == 0) | (f_other == 0)
-        if done.all():
+        nearer = f_last.abs() < f_other.abs()
+        best, residual = torch.where(nearer, last, other), torch.where(nearer, f_last, f_other).abs()
+        found[rows] = best
+        least = (2 * eps * best.abs() + resolution[rows]) / (other - last).abs().clamp(min=tiny)
+        going = (least < 0.5) & (residual > accuracy[rows])
+        if not going.any():
             break
-        share = share.clamp(least.clamp(max=0.5), 1 - least.clamp(max=0.5))
-        trial = torch.where(done, best, last + share * (other - last))
-        value = torch.where(done, torch.where(best == last, f_last, f_other), function(trial))
+        rows, last, other, f_last, f_other, share, least = (
+            part[going] for part in (rows, last, other, f_last, f_other, share, least)
+        )
+        trial = last + torch.minimum(torch.maximum(share, least), 1 - least) * (other - last)
+        value = function(trial, rows)
         same = (value > 0) == (f_last > 0)
         past, f_past = torch.where(same, last, other), torch.where(same, f_last, f_other)
         other, f_other = torch.where(same, other, last), torch.where(same, f_other, f_last)
         last, f_last = trial, value
-        best = torch.where(f_last.abs() < f_other.abs(), last, other)
         share = _share(last, other, past, f_last, f_other, f_past)
-    return best
+    return found
 
 
 def _share(

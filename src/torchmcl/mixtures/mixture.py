@@ -10,7 +10,7 @@ from torch.distributions import Distribution, constraints
 
 from torchmcl.errors import check_coordinates, check_integer, check_positive
 from torchmcl.hypotheses import Hypotheses
-from torchmcl.mixtures._roots import increasing_root
+from torchmcl.mixtures._quantiles import line_quantiles
 from torchmcl.mixtures.kernels import Kernel, LineKernel, kernel_named
 from torchmcl.voronoi.estimates import Estimate
 
@@ -197,29 +197,21 @@ class KernelMixture(Distribution):
         inner = found.isfinite()
         return torch.where(inner, self._attached(found.where(inner, 0.0), value), found).to(dtype)[..., None]
 
-    def _quantile(self, kernel: LineKernel, value: Tensor) -> Tensor:
+    def _quantile(self, kernel: LineKernel, value: Float[Tensor, "*sample_batch"]) -> Float[Tensor, "*value"]:
+        shape = torch.broadcast_shapes(value.shape, self.batch_shape)
         precise = torch.float32 if value.device.type == "mps" else torch.float64
+        flat = value.to(precise).expand(shape).reshape(-1)
+        items = torch.arange(self.batch_shape.numel(), device=value.device).reshape(self.batch_shape)
+        items = items.expand(shape).reshape(-1)
         h = self.hypotheses.to(precise)
-        points, widths, log_probs = h.points[..., 0], self.widths.to(precise), h.log_probs
-        value = value.to(precise).expand(torch.broadcast_shapes(value.shape, self.batch_shape))
-        ends = (value == 0) | (value == 1)
-        inner = value.masked_fill(ends, 0.5)
-        each = points + widths * kernel.icdf(inner)[..., None]
-        gone = log_probs == -torch.inf
-        most = torch.finfo(precise).max
-        low = each.masked_fill(gone, torch.inf).amin(-1).clamp(min=-most / 4)
-        high = each.masked_fill(gone, -torch.inf).amax(-1).clamp(max=most / 4)
-        probs = log_probs.exp()
-
-        def excess(x: Tensor) -> Tensor:
-            z = (x[..., None] - points) / widths
-            below = (probs * kernel.cdf(z)).sum(-1) - inner
-            above = (1 - inner) - (probs * kernel.cdf(-z)).sum(-1)
-            return torch.where(inner < 0.5, below, above)
-
-        narrow = widths.masked_fill(gone, torch.inf).amin(-1)
-        found = increasing_root(excess, low, high, torch.finfo(precise).eps * narrow)
-        return torch.where(ends, torch.copysign(torch.full_like(found, torch.inf), value - 0.5), found)
+        points, widths, probs = (
+            part.reshape(-1, h.n_hypotheses) for part in (h.points[..., 0], self.widths.to(precise), h.probs)
+        )
+        found = torch.empty_like(flat)
+        for some in torch.arange(len(flat), device=flat.device).split(max(1, 2**22 // h.n_hypotheses)):
+            at = items[some]
+            found[some] = line_quantiles(kernel, points[at], widths[at], probs[at], flat[some])
+        return found.reshape(shape)
 
     def _tails(self, x: Float[Tensor, "*value"]) -> tuple[Float[Tensor, "*value"], Float[Tensor, "*value"]]:
         """P(Y <= x) and P(Y >= x)."""
