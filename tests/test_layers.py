@@ -15,7 +15,7 @@ LAYERS = {
         "assignment", "classification", "crps", "directions", "distances", "energy", "ensemble", "errors", "heads",
         "hypotheses", "likelihood", "losses", "metrics", "mixtures", "plots", "regions", "transport", "voronoi",
     },
-    "training": {"memory", "runs", "training"},
+    "training": {"runs", "training"},
     "application": {"audio", "tabular", "toy", "trajectories"},
     "experiments": {"experiments"},
     "command": {"__main__", "cli", "web"},

@@ -9,11 +9,11 @@ from lightning.pytorch import Trainer
 from torchmcl.distances import great_circle
 from torchmcl.experiments.build import build_data
 from torchmcl.experiments.config import compose_config
-from torchmcl.experiments.parallel import build_strategy
 from torchmcl.experiments.train import load_network, train
 from torchmcl.losses import rmcl_loss
 from torchmcl.metrics import EarthMoversDistance, OracleError
 from torchmcl.training import Learner, quiet
+from torchmcl.training.distributed import build_strategy
 
 
 def validate(run: str, words: list[str], devices: int) -> dict[str, float]:
@@ -23,7 +23,7 @@ def validate(run: str, words: list[str], devices: int) -> dict[str, float]:
     learner = Learner(load_network(run)[1], rmcl_loss, metrics=metrics)
     with quiet():
         trainer = Trainer(
-            accelerator="cpu", devices=devices, strategy=build_strategy(config.trainer),
+            accelerator="cpu", devices=devices, strategy=build_strategy(config.trainer.strategy, devices),
             use_distributed_sampler=False, logger=False, enable_progress_bar=False,
         )  # fmt: skip
         trainer.validate(learner, datamodule=build_data(config, progress=False), verbose=False)

@@ -14,7 +14,7 @@ import torch
 
 from torchmcl.experiments import train as run
 from torchmcl.experiments.config import compose_config
-from torchmcl.runs import checkpoint as persistence
+from torchmcl.runs.checkpoint import CHECKPOINT
 from torchmcl.training import Learner
 
 
@@ -49,7 +49,7 @@ def arrange(moment: str) -> None:
 
         Learner.training_step = counted  # type: ignore[method-assign,assignment]
     elif what == "checkpoint":
-        die_while_writing(int(number), Path(persistence.CHECKPOINT).suffix)
+        die_while_writing(int(number), Path(CHECKPOINT).suffix)
     elif what == "saving":
         die_while_writing(1, ".safetensors")
     elif what == "evaluating":

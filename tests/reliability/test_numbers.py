@@ -15,7 +15,7 @@ from torchmcl.errors import UserError
 from torchmcl.experiments.config import compose_config
 from torchmcl.experiments.report import print_metrics
 from torchmcl.experiments.train import train
-from torchmcl.training import Learner, TensorBatches, WatchWinners, collapse
+from torchmcl.training import CollapseWarning, Learner, TensorBatches, collapse
 
 N = 64
 
@@ -68,7 +68,7 @@ def test_training_stays_finite(hard, loss):
 def test_many_more_hypotheses_than_data_are_finite_and_told(hypotheses):
     model = network(hypotheses)
     with pytest.warns(RuntimeWarning, match=rf"\d+ of {hypotheses} hypotheses never win \(hypotheses \d"):
-        value = fit(model, rmcl_loss, torch.rand(8, 1), torch.randn(8, 1, 2), [WatchWinners()], epochs=3)
+        value = fit(model, rmcl_loss, torch.rand(8, 1), torch.randn(8, 1, 2), [CollapseWarning()], epochs=3)
     assert math.isfinite(value)
     assert all(torch.isfinite(parameter).all() for parameter in model.parameters())
 
@@ -84,7 +84,7 @@ def far_away(hypotheses=5):
 def test_hypotheses_that_start_far_away_are_reported_with_what_to_try():
     said = r"4 of 5 hypotheses never win \(hypotheses 1, 2, 3, 4\): try to start them spread .*relaxed.*fewer"
     with pytest.warns(RuntimeWarning, match=said):
-        fit(far_away(), rmcl_loss, torch.rand(N, 1), torch.randn(N, 1, 2), [WatchWinners()])
+        fit(far_away(), rmcl_loss, torch.rand(N, 1), torch.randn(N, 1, 2), [CollapseWarning()])
 
 
 def test_what_is_suggested_helps():
@@ -101,14 +101,14 @@ def test_what_is_suggested_helps():
     targets = angle + 0.1 * torch.randn(N, 1, 2)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        fit(model, losers_learn, torch.rand(N, 1), targets, [WatchWinners()], epochs=60, rate=0.1)
+        fit(model, losers_learn, torch.rand(N, 1), targets, [CollapseWarning()], epochs=60, rate=0.1)
 
 
 def test_a_healthy_training_is_silent():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         for hypotheses in (1, 3):
-            fit(network(hypotheses), rmcl_loss, torch.rand(N, 1), torch.randn(N, 3, 2), [WatchWinners()])
+            fit(network(hypotheses), rmcl_loss, torch.rand(N, 1), torch.randn(N, 3, 2), [CollapseWarning()])
 
 
 def test_nothing_is_said_of_nothing():

@@ -9,7 +9,7 @@ import stat
 import pytest
 
 from torchmcl.errors import UserError
-from torchmcl.runs.files import atomic, locked, sweep, write_json, write_text
+from torchmcl.runs.files import atomic, locked, read_json, sweep, write_json, write_text
 
 
 def test_a_file_takes_its_place_when_complete(tmp_path):
@@ -82,10 +82,46 @@ def test_where_folders_cannot_be_locked_a_file_is(tmp_path, monkeypatch):
 
 
 def test_what_was_half_written_is_swept_away_and_nothing_else(tmp_path):
-    for name in (".last.abc.ckpt", "last.ckpt", ".other.abc.ckpt", ".last.abc.json"):
+    own = [".own.json", ".git.csv", ".last.abc.ckpt", ".torchmcl-partial-mine.json", "last.ckpt"]
+    for name in own:
         (tmp_path / name).touch()
-    sweep(tmp_path, "last.ckpt", "absent.json")
-    assert sorted(os.listdir(tmp_path)) == [".last.abc.json", ".other.abc.ckpt", "last.ckpt"]
+    with atomic(tmp_path / "half.json") as temporary:
+        left = temporary.name
+    (tmp_path / "below").mkdir()
+    (tmp_path / left).touch()
+    (tmp_path / "below" / left).touch()
+    sweep(tmp_path)
+    assert sorted(os.listdir(tmp_path)) == sorted([*own, "below", "half.json"])
+    assert os.listdir(tmp_path / "below") == [left]
+    sweep(tmp_path / "absent")
+
+
+def test_a_link_is_replaced_not_written_through(tmp_path):
+    (tmp_path / "outside").write_text("mine")
+    (tmp_path / "link").symlink_to(tmp_path / "outside")
+    write_text(tmp_path / "link", "ours")
+    assert (tmp_path / "outside").read_text() == "mine"
+    assert (tmp_path / "link").read_text() == "ours"
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        b"{",
+        b"\xff",
+        b"NaN",
+        b'{"x": Infinity}',
+        b"1e999",
+        b"[" * 150 + b"]" * 150,
+        b"[" * 100_000,
+        b" " * 2000,
+    ],
+)
+def test_json_of_others_is_read_or_refused_with_one_sentence(content, tmp_path):
+    (tmp_path / "a.json").write_bytes(content)
+    with pytest.raises(UserError, match=r"a\.json: [^\n]+$"):
+        read_json(tmp_path / "a.json", limit=1000 if content.isspace() else 2**20)
 
 
 def test_an_error_without_a_name_gets_that_of_the_file(tmp_path):

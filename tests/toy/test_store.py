@@ -5,7 +5,11 @@ import torch
 from torchmcl.toy import store
 from torchmcl.toy.evaluate import predict
 from torchmcl.toy.experiment import identity
-from torchmcl.toy.train import fit
+from torchmcl.toy.train import samples, train
+
+
+def fit(method, settings, seed):
+    return train(method, settings, seed, samples(settings, seed))
 
 
 def test_models_come_back_and_anything_else_is_refused(tiny, tmp_path):

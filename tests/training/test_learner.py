@@ -36,8 +36,9 @@ def test_the_learning_rate_follows_the_schedule_step_by_step():
 
     class Watch(Learner):
         def training_step(self, batch, batch_idx):
+            loss = super().training_step(batch, batch_idx)
             seen.append(self.optimizers().param_groups[0]["lr"])
-            return super().training_step(batch, batch_idx)
+            return loss
 
     learner = Watch(HypothesisHead(1, 3, 1), rmcl_loss, schedule=cosine)
     fit(learner, TensorBatches(*data(), batch_size=16), TensorBatches(*data(), batch_size=64), epochs=3)

@@ -7,15 +7,11 @@ import subprocess
 from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import asdict
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
 import yaml
-from lightning.fabric.utilities.exceptions import MisconfigurationException
-from lightning.pytorch import Callback, LightningModule, Trainer
-from lightning.pytorch.callbacks import ModelCheckpoint, RichProgressBar
 from lightning.pytorch.loggers import TensorBoardLogger
 from lightning.pytorch.utilities import rank_zero_only
 from torch import distributed, nn
@@ -29,12 +25,10 @@ from torchmcl.experiments.build import build_data, build_loss, build_network, bu
 from torchmcl.experiments.config import Config, Kind, from_plain, to_plain
 from torchmcl.experiments.evaluate import evaluate
 from torchmcl.experiments.limits import check_limits
-from torchmcl.experiments.parallel import SharedBatchNorm, build_strategy
-from torchmcl.memory import keep_memory
 from torchmcl.metrics import EarthMoversDistance, OracleError
-from torchmcl.runs.checkpoint import CHECKPOINT, AtomicCheckpoints, Record, SeedEachStep
+from torchmcl.runs.checkpoint import CHECKPOINT
 from torchmcl.runs.files import locked, sweep, write_json, write_text
-from torchmcl.training import KeepBest, Learner, collapse, quiet
+from torchmcl.training import Hardware, History, Optimization, collapse, fit
 
 __all__ = ["evaluate_run", "load_network", "member_seeds", "run_folder", "train"]
 
@@ -62,7 +56,6 @@ def train(config: Config, *, members: Sequence[Path] = (), progress: bool = True
             _claim(folder, config)
         if (folder / METRICS).exists():
             return folder
-        keep_memory()
         if config.trainer.threads is not None:
             torch.set_num_threads(config.trainer.threads)
         data = build_data(config, progress=progress)
@@ -156,70 +149,38 @@ def run_folder(config: Config) -> Path:
     return Path(config.run) if config.run else Path("runs") / name
 
 
-class _Bar(RichProgressBar):
-    """The progress bar without the number of the logger's version."""
-
-    def get_metrics(self, trainer: Trainer, pl_module: LightningModule) -> dict[str, Any]:
-        return {
-            name: value for name, value in super().get_metrics(trainer, pl_module).items() if name != "v_num"
-        }
-
-
 def _train_member(
     config: Config, data: AudioDataModule, folder: Path, member: int, progress: bool
 ) -> tuple[nn.Module, float]:
     place = folder if config.method.members == 1 else folder / f"member{member}"
     seed = data.seed = member_seeds(config)[member]
-    torch.manual_seed(seed)
     settings = config.training
-    learner = Learner(
-        build_network(config, data.sample_rate, data.slots),
+    if getattr(rank_zero_only, "rank", 0) == 0:
+        sweep(place)
+        sweep(place / "logs")
+    fitted = fit(
+        lambda: build_network(config, data.sample_rate, data.slots),
         build_loss(config.method),
-        optimizer=partial(
-            torch.optim.AdamW, lr=settings.learning_rate, weight_decay=settings.weight_decay, fused=True
+        data,
+        seed=seed,
+        optimization=Optimization(
+            epochs=settings.epochs,
+            learning_rate=settings.learning_rate,
+            weight_decay=settings.weight_decay,
+            schedule=build_schedule(settings.schedule),
+            clip=settings.clip,
+            batches=settings.batches,
         ),
-        schedule=build_schedule(settings.schedule),
+        hardware=Hardware(
+            config.trainer.accelerator, config.trainer.devices, config.trainer.nodes, config.trainer.strategy
+        ),
         metrics={"emd": EarthMoversDistance(great_circle), "oracle": OracleError(great_circle)},
+        callbacks=[History(place / "logs" / "metrics.csv")],
+        checkpoint=place / CHECKPOINT,
+        progress=progress,
+        logger=TensorBoardLogger(place, "logs", "tensorboard"),
     )
-    last = place / CHECKPOINT
-    record = Record(place / "logs" / "metrics.csv")
-    callbacks: list[Callback] = [
-        KeepBest(),
-        SeedEachStep(seed),
-        record,
-        ModelCheckpoint(place, last.stem, enable_version_counter=False, save_on_train_epoch_end=True),
-    ]
-    with quiet():
-        try:
-            trainer = Trainer(
-                accelerator=config.trainer.accelerator,
-                devices=config.trainer.devices,
-                num_nodes=config.trainer.nodes,
-                strategy=build_strategy(config.trainer),
-                plugins=[AtomicCheckpoints(), SharedBatchNorm()],
-                use_distributed_sampler=False,
-                max_epochs=settings.epochs,
-                limit_train_batches=settings.batches or 1.0,
-                gradient_clip_val=settings.clip,
-                callbacks=callbacks + ([_Bar(refresh_rate=5)] if progress else []),
-                enable_progress_bar=progress,
-                enable_model_summary=False,
-                num_sanity_val_steps=0,
-                logger=TensorBoardLogger(place, "logs", "tensorboard"),
-            )
-        except (MisconfigurationException, ImportError, ValueError) as error:
-            raise UserError(f"trainer: {str(error).splitlines()[0]}") from None
-        if trainer.is_global_zero:
-            sweep(place, CHECKPOINT)
-        try:
-            trainer.fit(
-                learner, datamodule=data, ckpt_path=last if last.exists() else None, weights_only=True
-            )
-        except SystemExit as end:
-            if isinstance(end.__context__, KeyboardInterrupt):
-                raise KeyboardInterrupt from None
-            raise
-    return learner.network.cpu(), record.seconds
+    return fitted.network, fitted.seconds
 
 
 def _finished(run: Path) -> tuple[nn.Module, float]:
@@ -250,7 +211,7 @@ def _save(
 
 def _claim(folder: Path, config: Config) -> None:
     """Note the settings of the run, or make sure that they are still the same; remove what was half written."""
-    sweep(folder, CONFIG, WEIGHTS, NETWORK, METRICS, TRAINING)
+    sweep(folder)
     settings = to_plain(config)
     if (folder / CONFIG).exists():
         before = to_plain(_read_config(folder))

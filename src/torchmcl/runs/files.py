@@ -3,8 +3,9 @@
 import errno
 import fcntl
 import json
+import math
 import os
-import tempfile
+import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,24 +13,32 @@ from typing import Any
 
 from torchmcl.errors import UserError
 
-__all__ = ["atomic", "locked", "make_folder", "sweep", "write_json", "write_text"]
+__all__ = ["atomic", "locked", "make_folder", "read_json", "sweep", "write_json", "write_text"]
+
+PARTIAL = ".torchmcl-partial-"
+"""How the name of a file begins that is being written, or that a killed process left half written."""
 
 
 @contextmanager
 def atomic(path: str | Path) -> Iterator[Path]:
     """A temporary path beside `path` that takes its place when the block ends, and vanishes when it fails.
 
-    The temporary name keeps the suffix of `path`, for writers that choose a format by it. An `OSError` of the block
-    names `path`, also where the system call knew no name, as on a full disk.
+    The temporary name ends as that of `path` does, for writers that choose a format by it. An `OSError` of the block
+    names `path`, also where the system call knew no name, as on a full disk. A symbolic link is replaced, not
+    written through.
+
+    Args:
+        path: The file to write; folders above it are made.
+
+    Yields:
+        The temporary path, of an empty file.
     """
     path = Path(path)
     make_folder(path.parent)
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.stem}.", suffix=path.suffix)
-    os.close(handle)
-    temporary = Path(name)
+    temporary = path.with_name(f"{PARTIAL}{secrets.token_hex(4)}-{path.name[-100:]}")
     try:
+        temporary.touch(exist_ok=False)
         yield temporary
-        temporary.chmod(0o666 & ~_umask())
         with temporary.open("rb") as stream:
             os.fsync(stream.fileno())
         temporary.replace(path)
@@ -42,7 +51,11 @@ def atomic(path: str | Path) -> Iterator[Path]:
 
 
 def make_folder(folder: Path) -> None:
-    """Make a folder and those above it; a file in its place is a `UserError`."""
+    """Make a folder and those above it; a file in its place is a `UserError`.
+
+    Args:
+        folder: The folder; it may exist.
+    """
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except (FileExistsError, NotADirectoryError):
@@ -51,10 +64,16 @@ def make_folder(folder: Path) -> None:
 
 @contextmanager
 def locked(folder: str | Path, busy: str | None = None) -> Iterator[int]:
-    """Be the only process that works in `folder`; yields the handle that holds the lock.
+    """Be the only process that works in `folder`.
 
-    Without `busy` it waits for its turn; with it, a folder that is in use is a `UserError` that says so. The lock
-    ends with the last process that has the handle, however that ends.
+    The lock ends with the last process that has the handle, however that ends.
+
+    Args:
+        folder: The folder; it is made where missing.
+        busy: What the `UserError` says where another process has the folder; without it, the call waits.
+
+    Yields:
+        The handle that holds the lock.
     """
     folder = Path(folder)
     make_folder(folder)
@@ -82,25 +101,69 @@ def _flocked(path: Path, flags: int, how: int) -> int:
     return handle
 
 
-def sweep(folder: str | Path, *names: str) -> None:
-    """Remove what a killed process left half written of files of these names in `folder`, which must be locked."""
-    for path in map(Path, names):
-        for stale in Path(folder).glob(f".{path.stem}.*{path.suffix}"):
-            stale.unlink(missing_ok=True)
+def sweep(folder: str | Path) -> None:
+    """Remove what a killed process left half written in `folder`, which must be locked.
 
+    Only files whose names `atomic` makes are removed; those in folders below are left alone.
 
-def _umask() -> int:
-    value = os.umask(0)
-    os.umask(value)
-    return value
+    Args:
+        folder: The folder; it may be absent.
+    """
+    for stale in Path(folder).glob(f"{PARTIAL}{'[0-9a-f]' * 8}-*"):
+        stale.unlink(missing_ok=True)
 
 
 def write_text(path: str | Path, text: str) -> None:
-    """Write `text` to `path` at once."""
+    """Write `text` to `path` at once, as UTF-8.
+
+    Args:
+        path: The file to make or to replace.
+        text: All of its content.
+    """
     with atomic(path) as temporary:
         temporary.write_text(text, encoding="utf-8")
 
 
 def write_json(path: str | Path, value: Any) -> None:
-    """Write `value` as indented JSON to `path` at once; NaN is an error, for JSON has none."""
+    """Write `value` as indented JSON to `path` at once.
+
+    Args:
+        path: The file to make or to replace.
+        value: Plain values; NaN and infinity are a `ValueError`, for JSON has none.
+    """
     write_text(path, json.dumps(value, indent=2, allow_nan=False) + "\n")
+
+
+def read_json(path: str | Path, *, limit: int = 64 * 2**20) -> Any:
+    """Read a file that may come from anybody; what is wrong with it is a `UserError` of one sentence.
+
+    Args:
+        path: A JSON file.
+        limit: Bytes above which it is refused.
+
+    Returns:
+        Plain values, nested at most 100 deep; numbers are finite.
+    """
+    path = Path(path)
+    if path.stat().st_size > limit:
+        raise UserError(f"{path}: has {path.stat().st_size} bytes, at most {limit} are read")
+    try:
+        value = json.loads(path.read_text(encoding="utf-8"), parse_constant=_refuse_constant)
+    except (ValueError, RecursionError) as error:
+        raise UserError(f"{path}: is not JSON ({str(error).splitlines()[0]})") from None
+    _check_plain(value, path, 0)
+    return value
+
+
+def _refuse_constant(name: str) -> None:
+    raise ValueError(f"it holds {name}")
+
+
+def _check_plain(value: Any, path: Path, depth: int) -> None:
+    if depth > 100:
+        raise UserError(f"{path}: is nested more than 100 deep")
+    if isinstance(value, float) and not math.isfinite(value):
+        raise UserError(f"{path}: holds a number that is not finite")
+    children = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    for child in children:
+        _check_plain(child, path, depth + 1)

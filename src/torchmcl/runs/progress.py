@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-__all__ = ["Bar", "bar"]
+__all__ = ["Bar", "bar", "training_bar"]
 
 
 class Bar:
@@ -38,3 +38,17 @@ def bar(total: float, console: Console) -> Iterator[Bar]:
     columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn(), TimeRemainingColumn())
     with Progress(*columns, console=console, transient=True) as progress:
         yield Bar(progress, progress.add_task("", total=total))
+
+
+@contextmanager
+def training_bar(description: str = "training") -> Iterator[Callable[[float], None]]:
+    """A bar for one training on the terminal's error stream, gone when it is done.
+
+    Args:
+        description: What is shown beside it.
+
+    Yields:
+        A function that advances it by a part of the whole, out of 1.
+    """
+    with bar(1.0, Console(stderr=True)) as made, made.stage(description, 1.0) as advance:
+        yield advance

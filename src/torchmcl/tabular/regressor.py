@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from lightning.pytorch import Trainer
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.metrics import r2_score
@@ -20,7 +19,7 @@ from torchmcl.distances import Distance, euclidean
 from torchmcl.heads import HypothesisHead, Scores
 from torchmcl.hypotheses import Hypotheses
 from torchmcl.losses import mcl_loss, rmcl_loss
-from torchmcl.training import KeepBest, Learner, Loss, TensorBatches, cosine, quiet
+from torchmcl.training import Loss, Optimization, TensorBatches, cosine, fit
 from torchmcl.voronoi.supports import Box
 
 __all__ = ["MCLRegressor"]
@@ -115,10 +114,7 @@ class MCLRegressor(RegressorMixin, BaseEstimator):
         inputs = torch.from_numpy((values - self.input_mean_) / self.input_scale_).float()
         scaled = torch.from_numpy((targets - self.target_center_) / self.target_scale_).float()
         seed = int(check_random_state(self.random_state).randint(2**31))
-        devices = range(torch.cuda.device_count())
-        with torch.random.fork_rng(devices), quiet():
-            torch.manual_seed(seed)
-            self._train(inputs, scaled, torch.from_numpy(active), seed)
+        self._train(inputs, scaled, torch.from_numpy(active), seed)
         return self
 
     def predict_hypotheses(self, X: ArrayLike) -> Hypotheses:
@@ -193,38 +189,28 @@ class MCLRegressor(RegressorMixin, BaseEstimator):
         )
 
     def _train(self, inputs: Tensor, targets: Tensor, active: Tensor, seed: int) -> None:
-        order = torch.randperm(len(inputs))
+        order = torch.randperm(len(inputs), generator=torch.Generator().manual_seed(seed))
         held = int(len(inputs) * self.validation_fraction)
-        chosen = order[held:]
-        kept = order[:held] if held else order
-        size = self.batch_size or int(np.clip(len(chosen) // 20, 32, 1024))
-        keep = KeepBest(self.patience)
-        learner = Learner(
-            self._network(targets[active]),
+        train = order[held:]
+        validation = order[:held] if held else order
+        size = self.batch_size or int(np.clip(len(train) // 20, 32, 1024))
+        fitted = fit(
+            lambda: self._network(targets[active]),
             self._loss(),
-            optimizer=partial(torch.optim.Adam, lr=self.learning_rate),
-            schedule=cosine,
-        )
-        trainer = Trainer(
-            max_epochs=self.max_epochs,
-            devices=1,
-            logger=False,
-            enable_checkpointing=False,
-            enable_model_summary=False,
-            enable_progress_bar=self.progress,
-            num_sanity_val_steps=0,
-            callbacks=[keep],
-        )
-        trainer.fit(
-            learner,
-            TensorBatches(
-                inputs[chosen], targets[chosen], active[chosen], batch_size=size, shuffle_seed=seed
+            TensorBatches(inputs[train], targets[train], active[train], batch_size=size, shuffle_seed=seed),
+            TensorBatches(inputs[validation], targets[validation], active[validation], batch_size=CHUNK),
+            seed=seed,
+            optimization=Optimization(
+                epochs=self.max_epochs,
+                learning_rate=self.learning_rate,
+                schedule=cosine,
+                patience=self.patience,
             ),
-            TensorBatches(inputs[kept], targets[kept], active[kept], batch_size=CHUNK),
+            progress=self.progress,
         )
-        self.network_ = learner.network.cpu().eval()
-        self.n_iter_ = trainer.current_epoch
-        self.validation_loss_ = keep.best
+        self.network_ = fitted.network
+        self.n_iter_ = fitted.epochs
+        self.validation_loss_ = fitted.best
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

@@ -16,7 +16,7 @@ from torchmcl.toy.evaluate import Evaluation, evaluate, predict, winner_entropy
 from torchmcl.toy.floor import TIMES, floor
 from torchmcl.toy.models import ENSEMBLES, METHODS, NAMES, Method
 from torchmcl.toy.presets import Settings
-from torchmcl.toy.train import Trained, fit, samples, steps
+from torchmcl.toy.train import Trained, samples, steps, train
 
 __all__ = ["GRID_SIZE", "Outcome", "Run", "identity", "results", "run", "run_model", "work"]
 
@@ -74,8 +74,9 @@ def run_model(
     with bar.stage(f"seed {seed}: training {NAMES[method]}", units) as advance:
         trained = store.load(folder, method, settings, config)
         if trained is None:
-            unit = units / steps(method, settings)
-            trained = fit(method, settings, seed, lambda: advance(unit))
+            trained = train(
+                method, settings, seed, samples(settings, seed), advance=lambda part: advance(units * part)
+            )
             store.save(folder, trained, config)
     with bar.stage(f"seed {seed}: evaluating {NAMES[method]}", EVALUATION_UNITS) as advance:
         path = folder / "evaluation.json"

@@ -19,8 +19,8 @@ from torchmcl.toy import drawing
 from torchmcl.toy.evaluate import predict
 from torchmcl.toy.experiment import Run
 from torchmcl.toy.floor import TIMES, floor
-from torchmcl.toy.learner import PATH_TIMES
 from torchmcl.toy.models import ENSEMBLES, NAMES, Method
+from torchmcl.toy.train import PATH_TIMES
 
 __all__ = ["LOOK", "SHOWN_TIMES", "animation", "figure1", "legend_of", "save"]
 

@@ -1,30 +1,33 @@
 """Training of one toy model."""
 
-import signal
-import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
-from lightning.pytorch import Callback, Trainer
+from lightning.pytorch import Callback, LightningModule, Trainer
 from torch import Tensor, nn
 
-from torchmcl.memory import keep_memory
 from torchmcl.toy.data import Samples, draw
-from torchmcl.toy.learner import STRIDE, Advance, StridingLearner
 from torchmcl.toy.models import ENSEMBLES, Method, build, loss_of
 from torchmcl.toy.presets import SCHEDULES, Settings
-from torchmcl.training import KeepBest, Learner, TensorBatches, quiet
+from torchmcl.training import Optimization, TensorBatches, fit
 
-__all__ = ["Trained", "epochs", "fit", "samples", "steps"]
+__all__ = ["PATH_TIMES", "Trained", "epochs", "samples", "steps", "train"]
+
+PATH_TIMES = (0.1, 0.5, 0.9)
+PATH_LENGTH = 50
+CHUNK = 5000
+"""Samples validated at once."""
 
 
 @dataclass(frozen=True, eq=False)
 class Trained:
-    """A network with the weights of its best epoch, and the path that its hypotheses took.
+    """A network with the kept weights, and the path that its hypotheses took.
 
-    `path` holds the points at `learner.PATH_TIMES` at the steps `path_steps`.
+    `path` holds the points at `PATH_TIMES` at the steps `path_steps`.
     """
 
     network: nn.Module
@@ -51,87 +54,102 @@ def epochs(method: Method, settings: Settings) -> int:
 
 def steps(method: Method, settings: Settings) -> int:
     """For how many steps a method is trained."""
-    return epochs(method, settings) * _batches(settings)
+    return epochs(method, settings) * -(-settings.training_samples // settings.batch_size)
 
 
-def fit(method: Method, settings: Settings, seed: int, advance: Advance = lambda: None) -> Trained:
-    """Train one model; the same arguments give the same weights. The process keeps freed memory from then on."""
-    keep_memory()
-    training, validation = samples(settings, seed)
-    callbacks: list[Callback] = []
-    if method in ENSEMBLES or settings.keep == "best":
-        callbacks.append(KeepBest())
-    with torch.random.fork_rng(range(torch.cuda.device_count())):
-        torch.manual_seed(seed)
-        learner = StridingLearner(
-            build(method, settings),
-            loss_of(method, settings),
+def train(
+    method: Method,
+    settings: Settings,
+    seed: int,
+    data: tuple[Samples, Samples],
+    *,
+    checkpoint: Path | None = None,
+    advance: Callable[[float], None] = lambda part: None,
+) -> Trained:
+    """Train one model; the same arguments give the same weights.
+
+    Args:
+        method: What to train.
+        settings: How.
+        seed: Of weights and of the order of samples.
+        data: Training and validation set.
+        checkpoint: Where to resume from, and what to write after each epoch.
+        advance: Called with the part of the training, out of 1, that was done since its last call.
+
+    Returns:
+        The trained network and the path of its hypotheses.
+    """
+    training, validation = data
+    path = HypothesisPath(steps(method, settings))
+    fitted = fit(
+        lambda: build(method, settings),
+        loss_of(method, settings),
+        FreshBatches(settings, seed)
+        if settings.fresh
+        else TensorBatches(*training, batch_size=settings.batch_size, shuffle_seed=seed),
+        TensorBatches(*validation, batch_size=CHUNK),
+        seed=seed,
+        optimization=Optimization(
+            epochs=epochs(method, settings),
             learning_rate=settings.learning_rate,
             weight_decay=settings.weight_decay,
             schedule=SCHEDULES[settings.schedule],
-            batch_size=settings.batch_size,
-            batches=_batches(settings),
-            epochs=epochs(method, settings),
-            advance=advance,
-        )
-        start = time.perf_counter()
-        _run(
-            learner,
-            FreshBatches(settings, seed, STRIDE * settings.batch_size)
-            if settings.fresh
-            else TensorBatches(*training, batch_size=STRIDE * settings.batch_size, shuffle_seed=seed),
-            TensorBatches(*validation, batch_size=settings.validation_samples),
-            epochs=epochs(method, settings),
-            callbacks=callbacks,
-        )
-    seconds = time.perf_counter() - start
-    network = learner.network.eval().requires_grad_(False).cpu()
-    return Trained(network, seconds, torch.tensor(learner.path_steps), torch.stack(learner.path))
+            keep="best" if method in ENSEMBLES else settings.keep,
+        ),
+        callbacks=[path],
+        checkpoint=checkpoint,
+        progress=advance,
+    )
+    network = fitted.network.requires_grad_(False)
+    return Trained(network, fitted.seconds, torch.tensor(path.steps), torch.stack(path.points))
 
 
 class FreshBatches:
     """Batches of samples that are drawn anew for each epoch."""
 
-    def __init__(self, settings: Settings, seed: int, batch_size: int) -> None:
-        self.settings, self.seed, self.batch_size, self.epoch = settings, seed, batch_size, 0
+    def __init__(self, settings: Settings, seed: int) -> None:
+        self.settings, self.seed, self.epoch = settings, seed, 0
+
+    def set_epoch(self, epoch: int) -> None:
+        """Choose the samples: the same epoch always has the same."""
+        self.epoch = epoch
 
     def __len__(self) -> int:
-        return -(-self.settings.training_samples // self.batch_size)
+        return -(-self.settings.training_samples // self.settings.batch_size)
 
     def __iter__(self) -> Iterator[tuple[Tensor, ...]]:
-        self.epoch += 1
-        seed = int(np.random.SeedSequence([self.seed, self.epoch]).generate_state(1)[0])
+        seed = int(np.random.SeedSequence([self.seed, self.epoch + 1]).generate_state(1)[0])
         fresh = draw(self.settings.training_samples, seed, outliers=self.settings.outliers)
-        return iter(TensorBatches(*fresh, batch_size=self.batch_size))
+        yield from TensorBatches(*fresh, batch_size=self.settings.batch_size)
 
 
-def _batches(settings: Settings) -> int:
-    return -(-settings.training_samples // settings.batch_size)
+class HypothesisPath(Callback):
+    """The points at `PATH_TIMES`, at more and more distant steps."""
 
+    def __init__(self, total: int) -> None:
+        self.chosen = set(np.geomspace(1, total, PATH_LENGTH).astype(int).tolist())
+        self.steps: list[int] = []
+        self.points: list[Tensor] = []
 
-def _run(
-    learner: Learner,
-    training: "TensorBatches | FreshBatches",
-    validation: TensorBatches,
-    *,
-    epochs: int,
-    callbacks: list[Callback],
-) -> None:
-    handler = signal.getsignal(signal.SIGINT)
-    with quiet():
-        trainer = Trainer(
-            max_epochs=epochs,
-            devices=1,
-            logger=False,
-            enable_checkpointing=False,
-            enable_model_summary=False,
-            enable_progress_bar=False,
-            num_sanity_val_steps=0,
-            callbacks=callbacks,
-        )
-        try:
-            trainer.fit(learner, training, validation)
-        except SystemExit:
-            # Lightning turns Ctrl-C into an exit and goes on ignoring further ones.
-            signal.signal(signal.SIGINT, handler)
-            raise KeyboardInterrupt from None
+    def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        if not self.steps:
+            self._note(0, pl_module)
+
+    def on_train_batch_end(
+        self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int
+    ) -> None:
+        step = trainer.global_step
+        if step in self.chosen:
+            self._note(step, pl_module)
+
+    def _note(self, step: int, module: LightningModule) -> None:
+        with torch.no_grad():
+            points = module(torch.tensor(PATH_TIMES, device=module.device)[:, None]).points
+        self.steps.append(step)
+        self.points.append(points.cpu())
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"steps": self.steps, "points": self.points}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        self.steps, self.points = list(state_dict["steps"]), list(state_dict["points"])

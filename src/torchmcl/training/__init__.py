@@ -1,23 +1,31 @@
 """The one way to train: `fit` a network with a loss."""
 
-from torchmcl.training.batches import TensorBatches
-from torchmcl.training.callbacks import KeepBest, WatchWinners, collapse
-from torchmcl.training.distributed import together
-from torchmcl.training.fit import quiet
+from torchmcl.training.batches import Batches, TensorBatches
+from torchmcl.training.callbacks import AverageWeights, CollapseWarning, History, KeepBest, collapse
+from torchmcl.training.distributed import gather_batch
+from torchmcl.training.fit import Fitted, Hardware, Optimization, fit, quiet
 from torchmcl.training.learner import Learner, Loss
-from torchmcl.training.schedules import Schedule, constant, cosine, flat_cosine
+from torchmcl.training.schedules import Schedule, Scheduled, constant, cosine, flat_cosine
 
 __all__ = [
+    "AverageWeights",
+    "Batches",
+    "CollapseWarning",
+    "Fitted",
+    "Hardware",
+    "History",
     "KeepBest",
     "Learner",
     "Loss",
+    "Optimization",
     "Schedule",
+    "Scheduled",
     "TensorBatches",
-    "WatchWinners",
     "collapse",
     "constant",
     "cosine",
+    "fit",
     "flat_cosine",
+    "gather_batch",
     "quiet",
-    "together",
 ]

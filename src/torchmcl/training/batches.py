@@ -1,16 +1,34 @@
 """Batches of tensors that are in memory."""
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sized
+from typing import Protocol, runtime_checkable
 
+import numpy as np
 import torch
 from torch import Tensor
 
-__all__ = ["TensorBatches"]
+__all__ = ["Batches", "TensorBatches"]
+
+
+@runtime_checkable
+class Batches(Sized, Protocol):
+    """What `fit` trains on: anything with a length that yields batches `(inputs, targets, active, ...)`.
+
+    Where it has a method `set_epoch(epoch)`, that is called before each epoch. The batches of an epoch must depend on
+    its number alone if a training is to be resumed exactly.
+    """
+
+    def __iter__(self) -> Iterator: ...
 
 
 class TensorBatches:
-    """Batches of tensors that are in memory: slices of one permutation an epoch, nothing item by item.
+    """Batches of tensors in memory: slices of one permutation an epoch.
+
+    Args:
+        tensors: With the same first axis.
+        batch_size: Of all batches but the last, which may be smaller.
+        shuffle_seed: Decides the order, anew in each epoch; `None` keeps the order of the tensors.
 
     >>> [x.tolist() for (x,) in TensorBatches(torch.arange(5), batch_size=2)]
     [[0, 1], [2, 3], [4]]
@@ -19,14 +37,22 @@ class TensorBatches:
     def __init__(self, *tensors: Tensor, batch_size: int, shuffle_seed: int | None = None) -> None:
         self.tensors = tensors
         self.batch_size = batch_size
-        self.shuffle = None if shuffle_seed is None else torch.Generator().manual_seed(shuffle_seed)
+        self.shuffle_seed = shuffle_seed
+        self.epoch = 0
+
+    def set_epoch(self, epoch: int) -> None:
+        """Choose the order of the next pass; the pass after it has that of the next epoch."""
+        self.epoch = epoch
 
     def __len__(self) -> int:
         return math.ceil(len(self.tensors[0]) / self.batch_size)
 
     def __iter__(self) -> Iterator[tuple[Tensor, ...]]:
-        tensors = self.tensors
-        if self.shuffle is not None:
-            order = torch.randperm(len(tensors[0]), generator=self.shuffle).to(tensors[0].device)
+        tensors, epoch = self.tensors, self.epoch
+        self.epoch = epoch + 1
+        if self.shuffle_seed is not None:
+            state = np.random.SeedSequence([self.shuffle_seed, epoch]).generate_state(1)
+            random = torch.Generator().manual_seed(int(state[0]))
+            order = torch.randperm(len(tensors[0]), generator=random).to(tensors[0].device)
             tensors = tuple(tensor.index_select(0, order) for tensor in tensors)
         yield from zip(*(tensor.split(self.batch_size) for tensor in tensors), strict=True)

@@ -1,51 +1,237 @@
-"""Callbacks of the trainer: best weights, early stopping, and the warning of a collapse."""
+"""Callbacks of the trainer: weights to keep, averages of weights, random numbers, history, and the collapse warning."""
 
+import csv
+import io
 import math
+import time
 import warnings
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, Literal
 
+import torch
 from lightning.pytorch import Callback, LightningModule, Trainer
+from lightning.pytorch.callbacks import Checkpoint
 from torch import Tensor
+from torch.optim.swa_utils import get_ema_multi_avg_fn
 
 from torchmcl.distances import Distance, euclidean
+from torchmcl.errors import UserError
 from torchmcl.metrics import WinnerHistogram
+from torchmcl.runs.files import write_text
 
-__all__ = ["KeepBest", "WatchWinners", "collapse"]
+__all__ = [
+    "AverageWeights",
+    "CollapseWarning",
+    "History",
+    "KeepBest",
+    "Progress",
+    "SeedEachEpoch",
+    "collapse",
+]
 
 
 class KeepBest(Callback):
-    """Ends training with the weights that had the lowest `validation_loss`, kept in memory meanwhile."""
+    """Ends training with the weights of the epoch whose `monitor` was best, kept in memory meanwhile.
 
-    def __init__(self, patience: int | None = None) -> None:
-        self.patience = patience
-        self.best = math.inf
+    Args:
+        patience: Epochs without a better value after which training stops; `None` never stops early.
+        monitor: The name of a logged value.
+        mode: Whether the lowest or the highest value is best.
+        restore: Whether to end with the best weights; otherwise the last ones stay.
+    """
+
+    def __init__(
+        self,
+        patience: int | None = None,
+        monitor: str = "validation_loss",
+        mode: Literal["min", "max"] = "min",
+        restore: bool = True,
+    ) -> None:
+        self.patience, self.monitor, self.mode, self.restore = patience, monitor, mode, restore
+        self.best = math.inf if mode == "min" else -math.inf
         self.epoch = -1
         self.weights: dict[str, Tensor] = {}
+        self.stopped = False
+
+    def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        # A resumed training that had stopped early is over.
+        trainer.should_stop = trainer.should_stop or self.stopped
 
     def on_validation_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        loss = trainer.callback_metrics.get("validation_loss")
-        if trainer.sanity_checking or loss is None:
+        if trainer.sanity_checking:
             return
-        if loss.item() < self.best:
-            self.best, self.epoch = loss.item(), trainer.current_epoch
-            self.weights = {name: value.detach().clone() for name, value in pl_module.state_dict().items()}
+        if self.monitor not in trainer.callback_metrics:
+            logged = ", ".join(sorted(trainer.callback_metrics))
+            raise UserError(f"monitor is {self.monitor!r}, must be one of {logged}")
+        value = trainer.callback_metrics[self.monitor].item()
+        if value < self.best if self.mode == "min" else value > self.best:
+            self.best, self.epoch = value, trainer.current_epoch
+            if self.restore:
+                self.weights = {name: each.detach().clone() for name, each in pl_module.state_dict().items()}
         elif self.patience is not None and trainer.current_epoch - self.epoch >= self.patience:
-            trainer.should_stop = True
+            trainer.should_stop = self.stopped = True
 
     def on_fit_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         if self.weights:
             pl_module.load_state_dict(self.weights)
 
     def state_dict(self) -> dict[str, Any]:
-        return {"best": self.best, "epoch": self.epoch, "weights": self.weights}
+        return {"best": self.best, "epoch": self.epoch, "weights": self.weights, "stopped": self.stopped}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        self.best, self.epoch, self.weights = state_dict["best"], state_dict["epoch"], state_dict["weights"]
+        for name in ("best", "epoch", "weights", "stopped"):
+            setattr(self, name, state_dict[name])
+
+
+class AverageWeights(Callback):
+    """Exponential moving average of the weights, which takes their place in validation and at the end.
+
+    Step `t`, counted from 0, has the factor `min(decay, (1 + t) / (10 + t))`, so that the first weights are forgotten
+    quickly. Must come after all callbacks that look at the weights in `on_validation_end`.
+
+    Args:
+        decay: The factor of the average after many steps, such as 0.99.
+    """
+
+    def __init__(self, decay: float) -> None:
+        self.decay = decay
+        self.average: list[Tensor] = []
+        self.steps = 0
+
+    def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        self.live = list(pl_module.parameters())
+        start = self.average or self.live
+        self.average = [
+            value.detach().clone().to(own.device) for value, own in zip(start, self.live, strict=True)
+        ]
+
+    @torch.no_grad()
+    def on_train_batch_end(
+        self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int
+    ) -> None:
+        decay = min(self.decay, (1 + self.steps) / (10 + self.steps))
+        get_ema_multi_avg_fn(decay)(self.average, self.live, self.steps)
+        self.steps += 1
+
+    def on_validation_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        self._swap()
+
+    def on_validation_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        self._swap()
+
+    def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        self._swap()
+
+    def _swap(self) -> None:
+        for own, average in zip(self.live, self.average, strict=True):
+            own.data, average.data = average.data, own.data
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"average": self.average, "steps": self.steps}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        self.average, self.steps = list(state_dict["average"]), state_dict["steps"]
+
+
+class SeedEachEpoch(Callback):
+    """Random numbers depend on the seed and the number of the epoch alone: a resumed training draws the same.
+
+    Those of a validation batch depend on its number alone, whichever process has it.
+
+    Args:
+        seed: Of the training.
+    """
+
+    def __init__(self, seed: int) -> None:
+        self.seed = seed
+
+    def on_train_epoch_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        torch.manual_seed(1_000_003 * self.seed + trainer.current_epoch)
+
+    def on_validation_batch_start(
+        self,
+        trainer: Trainer,
+        pl_module: LightningModule,
+        batch: Any,
+        batch_idx: int,
+        dataloader_idx: int = 0,
+    ) -> None:
+        torch.manual_seed(1_000_003 * self.seed + batch_idx * trainer.world_size + trainer.global_rank)
+
+
+class History(Checkpoint):
+    """One row of logged values an epoch, and the seconds of training; a resumed training continues both.
+
+    A kind of `Checkpoint`, because Lightning calls these when all values of the epoch are there.
+
+    Args:
+        path: Where the rows are written as CSV after each epoch, if anywhere.
+    """
+
+    def __init__(self, path: Path | None = None) -> None:
+        self.path = path
+        self.rows: list[dict[str, int | float]] = []
+        self.seconds = 0.0
+
+    def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        self._since = time.perf_counter()
+
+    def on_train_epoch_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        now = time.perf_counter()
+        self.seconds, self._since = self.seconds + now - self._since, now
+        values = {name: float(value) for name, value in trainer.callback_metrics.items()}
+        self.rows.append({"epoch": trainer.current_epoch, "step": trainer.global_step, **values})
+        if self.path is not None and trainer.is_global_zero:
+            text = io.StringIO()
+            writer = csv.DictWriter(text, list(self.rows[0]), lineterminator="\n")
+            writer.writeheader()
+            writer.writerows(self.rows)
+            write_text(self.path, text.getvalue())
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"rows": self.rows, "seconds": self.seconds}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        self.rows, self.seconds = list(state_dict["rows"]), state_dict["seconds"]
+
+
+class Progress(Callback):
+    """Calls a function with the part of the training, out of 1, that was done since its last call.
+
+    Args:
+        advance: The function; it is called about ten times a second.
+    """
+
+    INTERVAL = 0.1
+
+    def __init__(self, advance: Callable[[float], None]) -> None:
+        self.advance = advance
+        self.told, self.last = 0.0, 0.0
+
+    def on_train_batch_end(
+        self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int
+    ) -> None:
+        if time.perf_counter() - self.last > self.INTERVAL:
+            batches = int(trainer.num_training_batches)
+            self._tell((trainer.current_epoch + (batch_idx + 1) / batches) / (trainer.max_epochs or 1))
+
+    def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        self._tell(1.0)
+
+    def _tell(self, done: float) -> None:
+        self.advance(done - self.told)
+        self.told, self.last = done, time.perf_counter()
 
 
 def collapse(winners: Sequence[int]) -> str | None:
     """A sentence on the hypotheses that never won, and what to try; None where all have.
+
+    Args:
+        winners: How often each hypothesis won.
+
+    Returns:
+        The sentence, or `None`.
 
     >>> print(collapse([7, 0, 3]).split(":")[0])
     1 of 3 hypotheses never wins (hypothesis 1)
@@ -64,8 +250,12 @@ def collapse(winners: Sequence[int]) -> str | None:
     )
 
 
-class WatchWinners(Callback):
-    """Counts which hypotheses win on the last validation batches, and warns at the end of those that never do."""
+class CollapseWarning(Callback):
+    """Warns at the end of training of hypotheses that win nowhere on the validation data.
+
+    Args:
+        distance: The distance by which a hypothesis wins.
+    """
 
     def __init__(self, distance: Distance = euclidean) -> None:
         self.distance = distance

@@ -1,33 +1,67 @@
 """Several processes that train as one."""
 
+from dataclasses import fields, replace
 from typing import Any
 
-import torch
-from torch import Tensor, distributed
+from lightning.pytorch import LightningModule
+from lightning.pytorch.strategies import DDPStrategy, Strategy
+from torch import Tensor
 
-__all__ = ["together"]
+from torchmcl.hypotheses import Hypotheses
 
-
-class _Together(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, own: Tensor) -> Tensor:
-        parts = [torch.empty_like(own) for _ in range(distributed.get_world_size())]
-        distributed.all_gather(parts, own.contiguous())
-        return torch.stack(parts, dim=1).flatten(0, 1)
-
-    @staticmethod
-    def backward(ctx: Any, *grads: Tensor) -> Tensor:
-        total = grads[0].clone(memory_format=torch.contiguous_format)
-        distributed.all_reduce(total)
-        return total.unflatten(0, (-1, distributed.get_world_size()))[:, distributed.get_rank()].contiguous()
+__all__ = ["build_strategy", "gather_batch", "gather_hypotheses"]
 
 
-def together(own: Tensor) -> Tensor:
-    """The items of all processes, dealt back as `DistributedSampler` dealt them out: one of each in turn.
+def gather_batch(module: LightningModule, own: Tensor) -> Tensor:
+    """The items of all processes, in the order in which `DistributedSampler` deals them out: one of each in turn.
 
-    Differentiable: the gradient of an item is the sum of those that the processes have for it. All must have the
-    same number of items. One process alone has its own.
+    Differentiable: the gradient of an item is the sum of those that the processes have for it.
+
+    Args:
+        module: Of the trainer that runs the processes.
+        own: The items of this process, `(batch, ...)`; each process must have as many.
+
+    Returns:
+        `(processes * batch, ...)`, or `own` where there is one process only.
     """
-    if not (distributed.is_available() and distributed.is_initialized()):
+    if module.trainer.world_size == 1:
         return own
-    return _Together.apply(own)
+    gathered = module.all_gather(own, sync_grads=own.requires_grad)
+    assert isinstance(gathered, Tensor)
+    return gathered.transpose(0, 1).flatten(0, 1)
+
+
+def gather_hypotheses(module: LightningModule, own: Hypotheses) -> Hypotheses:
+    """The hypotheses of all processes, each of their tensors by `gather_batch`.
+
+    Args:
+        module: Of the trainer that runs the processes.
+        own: The hypotheses of this process.
+
+    Returns:
+        The hypotheses for the gathered batch.
+    """
+    gathered: dict[str, Any] = {
+        field.name: gather_batch(module, value)
+        for field in fields(own)
+        if isinstance(value := getattr(own, field.name), Tensor)
+    }
+    return replace(own, **gathered)
+
+
+def build_strategy(name: str, processes: int) -> str | Strategy:
+    """Lightning's strategy of that name; `auto` is `ddp` where there is more than one process.
+
+    DDP runs without buffer broadcast: buffers are equal on all processes, and a process with more validation batches
+    than the others would wait for a broadcast that never comes.
+
+    Args:
+        name: As Lightning's `strategy`.
+        processes: How many there are.
+
+    Returns:
+        What `Trainer(strategy=...)` takes.
+    """
+    if name == "ddp" or (name == "auto" and processes > 1):
+        return DDPStrategy(broadcast_buffers=False)
+    return name

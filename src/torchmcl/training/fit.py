@@ -1,11 +1,295 @@
-"""Training: Lightning without its remarks."""
+"""The one way to train: a network, a loss, batches."""
 
 import logging
+import os
+import signal
+import threading
 import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Literal
 
-__all__ = ["quiet"]
+import torch
+from lightning.fabric.utilities.exceptions import MisconfigurationException
+from lightning.pytorch import Callback, LightningDataModule, Trainer
+from lightning.pytorch.callbacks import ModelCheckpoint
+from lightning.pytorch.loggers import Logger
+from lightning.pytorch.utilities.exceptions import SIGTERMException
+from torch import nn
+from torch.optim import AdamW, Optimizer
+from torchmetrics import Metric
+
+from torchmcl.errors import UserError
+from torchmcl.runs.checkpoint import AtomicCheckpoints
+from torchmcl.runs.progress import training_bar
+from torchmcl.training.batches import Batches
+from torchmcl.training.callbacks import AverageWeights, History, KeepBest, Progress, SeedEachEpoch
+from torchmcl.training.distributed import build_strategy
+from torchmcl.training.learner import Learner, Loss
+from torchmcl.training.schedules import Schedule, constant
+
+__all__ = ["Fitted", "Hardware", "Optimization", "fit", "quiet"]
+
+
+def fused_adamw(parameters: Iterable[nn.Parameter], *, lr: float, weight_decay: float) -> Optimizer:
+    """AdamW in one kernel for all parameters."""
+    return AdamW(parameters, lr=lr, weight_decay=weight_decay, fused=True)
+
+
+@dataclass(frozen=True)
+class Optimization:
+    """How weights are changed, for how long, and which of them are kept.
+
+    Args:
+        epochs: At most so many.
+        learning_rate: Before the schedule.
+        weight_decay: Decoupled, as in AdamW.
+        schedule: The factor of the learning rate, at each step.
+        clip: The largest norm of a gradient; `None` does not clip.
+        patience: Epochs without a better `monitor` after which training stops; `None` never stops early.
+        monitor: The logged value that decides: `validation_loss` or the name of a metric.
+        mode: Whether the lowest or the highest `monitor` is best.
+        keep: The weights of the best epoch or the last ones. Without validation data the last ones are kept.
+        ema: The decay of an exponential moving average of the weights, which is then what is validated and kept;
+            `None` for no average.
+        optimizer: Called with the parameters, `lr` and `weight_decay`.
+        batches: At most so many batches an epoch; `None` for all.
+    """
+
+    epochs: int = 20
+    learning_rate: float = 1e-3
+    weight_decay: float = 0.0
+    schedule: Schedule = constant
+    clip: float | None = None
+    patience: int | None = None
+    monitor: str = "validation_loss"
+    mode: Literal["min", "max"] = "min"
+    keep: Literal["best", "last"] = "best"
+    ema: float | None = None
+    optimizer: Callable[..., Optimizer] = fused_adamw
+    batches: int | None = None
+
+    def __post_init__(self) -> None:
+        for name, low in (("epochs", 1), ("patience", 1), ("batches", 1)):
+            value = getattr(self, name)
+            if value is not None and not value >= low:
+                raise ValueError(f"{name} is {value}, must be at least {low}")
+        if self.ema is not None and not 0 <= self.ema < 1:
+            raise ValueError(f"ema is {self.ema}, must be in [0, 1)")
+
+
+@dataclass(frozen=True)
+class Hardware:
+    """Where training runs.
+
+    Args:
+        accelerator: `auto`, `cpu`, `gpu` or another name that Lightning knows.
+        devices: Of each machine.
+        nodes: Machines.
+        strategy: Lightning's; `auto` is DDP where there is more than one process.
+        threads: Of each process on the CPU; `None` leaves them as they are.
+    """
+
+    accelerator: str = "auto"
+    devices: int = 1
+    nodes: int = 1
+    strategy: str = "auto"
+    threads: int | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Fitted:
+    """What came of a training.
+
+    Args:
+        network: With the kept weights, on the CPU, in evaluation mode.
+        best: The best value of `monitor`; `None` without validation data.
+        epochs: How many were trained.
+        seconds: Of training and validation, also before it was resumed.
+        history: The logged values of each epoch.
+    """
+
+    network: nn.Module
+    best: float | None
+    epochs: int
+    seconds: float
+    history: tuple[dict[str, int | float], ...]
+
+
+def fit(
+    network: nn.Module | Callable[[], nn.Module],
+    loss: Loss,
+    train: Batches | LightningDataModule,
+    validation: Batches | None = None,
+    *,
+    seed: int,
+    optimization: Optimization = Optimization(),  # noqa: B008
+    hardware: Hardware = Hardware(),  # noqa: B008
+    metrics: Mapping[str, Metric] | None = None,
+    callbacks: Sequence[Callback] = (),
+    checkpoint: str | Path | None = None,
+    progress: bool | Callable[[float], None] = False,
+    logger: Logger | None = None,
+) -> Fitted:
+    """Train a network; the same arguments give the same weights.
+
+    The global random numbers, the number of threads, log levels and signal handlers are afterwards as they were
+    before. Trainings in several threads of a process run one after another. Ctrl-C raises `KeyboardInterrupt`.
+
+    Args:
+        network: Maps inputs to `Hypotheses`; or a function that makes it, called under the seed.
+        loss: A function of hypotheses, targets and active.
+        train: Batches `(inputs, targets, active, ...)`, or a data module that has those of validation as well.
+        validation: Batches of the same kind.
+        seed: Of all random numbers that are drawn meanwhile.
+        optimization: How weights are changed, for how long, and which are kept.
+        hardware: Where.
+        metrics: Computed on the validation data after each epoch and logged by these names; each is updated with
+            hypotheses, targets and active.
+        callbacks: Lightning's. During validation the network has the weights that would be kept, averaged ones
+            included. `on_validation_batch_end` gets `outputs["hypotheses"]` and the batch. A callback that chooses
+            weights by itself (with `keep="last"`) copies them in `on_validation_end` and loads them in `on_fit_end`.
+        checkpoint: A file that is written after each epoch. Where it exists, training is resumed from it; killed at
+            any moment and called again, it ends with equal weights. The caller removes it.
+        progress: Whether to show a progress bar; or a function that is called with the part done since its last call.
+        logger: Of Lightning, for TensorBoard and the like.
+
+    Returns:
+        The network with the kept weights, and how it came about.
+
+    Example:
+        >>> from torchmcl import HypothesisHead, rmcl_loss
+        >>> from torchmcl.training import TensorBatches
+        >>> data = TensorBatches(torch.rand(64, 1), torch.rand(64, 1, 2), batch_size=16, shuffle_seed=0)
+        >>> fitted = fit(HypothesisHead(1, 3, 2), rmcl_loss, data, data, seed=0, optimization=Optimization(epochs=2))
+        >>> fitted.epochs, len(fitted.history)
+        (2, 2)
+    """
+    validated = validation is not None or isinstance(train, LightningDataModule)
+    keep = KeepBest(
+        optimization.patience, optimization.monitor, optimization.mode, optimization.keep == "best"
+    )
+    history = next((each for each in callbacks if isinstance(each, History)), None) or History()
+    with ExitStack() as stack:
+        stack.enter_context(_ONE_AT_A_TIME)
+        stack.enter_context(_threads(hardware.threads))
+        stack.enter_context(torch.random.fork_rng(range(torch.cuda.device_count())))
+        stack.enter_context(quiet())
+        torch.manual_seed(seed)
+        learner = Learner(
+            network if isinstance(network, nn.Module) else network(),
+            loss,
+            optimizer=partial(
+                optimization.optimizer,
+                lr=optimization.learning_rate,
+                weight_decay=optimization.weight_decay,
+            ),
+            schedule=optimization.schedule,
+            metrics=metrics,
+        )
+        own: list[Callback] = [SeedEachEpoch(seed), *([keep] if validated else []), *callbacks]
+        if history not in own:
+            own.append(history)
+        if progress:
+            advance = stack.enter_context(training_bar()) if progress is True else progress
+            own.append(Progress(advance))
+        if optimization.ema is not None:
+            own.append(AverageWeights(optimization.ema))
+        trainer = _trainer(optimization, hardware, own, checkpoint, logger)
+        resume = checkpoint if checkpoint is not None and Path(checkpoint).exists() else None
+        with _interruptible():
+            if isinstance(train, LightningDataModule):
+                trainer.fit(learner, datamodule=train, ckpt_path=resume, weights_only=True)
+            else:
+                trainer.fit(learner, train, validation, ckpt_path=resume, weights_only=True)
+    return Fitted(
+        learner.network.cpu().eval(),
+        keep.best if keep.epoch >= 0 else None,
+        len(history.rows),
+        history.seconds,
+        tuple(history.rows),
+    )
+
+
+_ONE_AT_A_TIME = threading.RLock()
+"""Random numbers, warnings and log levels belong to the process, not to a thread of it."""
+
+
+def _trainer(
+    optimization: Optimization,
+    hardware: Hardware,
+    callbacks: list[Callback],
+    checkpoint: str | Path | None,
+    logger: Logger | None,
+) -> Trainer:
+    if checkpoint is not None:
+        path = Path(checkpoint)
+        callbacks = [
+            *callbacks,
+            ModelCheckpoint(
+                path.parent, path.stem, enable_version_counter=False, save_on_train_epoch_end=True
+            ),
+        ]
+    processes = hardware.devices * hardware.nodes
+    on_gpus = hardware.accelerator in ("auto", "gpu", "cuda") and torch.cuda.is_available()
+    try:
+        return Trainer(
+            accelerator=hardware.accelerator,
+            devices=hardware.devices,
+            num_nodes=hardware.nodes,
+            strategy=build_strategy(hardware.strategy, processes),
+            # PyTorch synchronizes batch norm on GPUs only.
+            sync_batchnorm=processes > 1 and on_gpus,
+            plugins=[AtomicCheckpoints()],
+            use_distributed_sampler=False,
+            max_epochs=optimization.epochs,
+            limit_train_batches=optimization.batches or 1.0,
+            gradient_clip_val=optimization.clip,
+            callbacks=callbacks,
+            enable_progress_bar=False,
+            enable_model_summary=False,
+            num_sanity_val_steps=0,
+            logger=logger or False,
+        )
+    except (MisconfigurationException, ImportError, ValueError) as error:
+        raise UserError(f"hardware: {str(error).splitlines()[0]}") from None
+
+
+@contextmanager
+def _threads(count: int | None) -> Iterator[None]:
+    before = torch.get_num_threads()
+    if count is not None:
+        torch.set_num_threads(count)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+@contextmanager
+def _interruptible() -> Iterator[None]:
+    """Lightning turns Ctrl-C and SIGTERM into an exit and ignores further ones: give both back to the caller."""
+    signals = (signal.SIGINT, signal.SIGTERM)
+    before = {each: signal.getsignal(each) for each in signals}
+    terminated = False
+    try:
+        yield
+    except SIGTERMException:
+        terminated = True
+    except SystemExit as end:
+        if isinstance(end.__context__, KeyboardInterrupt):
+            raise end.__context__ from None
+        raise
+    finally:
+        if threading.current_thread() is threading.main_thread():
+            for each, handler in before.items():
+                if handler is not None:
+                    signal.signal(each, handler)
+    if terminated:
+        os.kill(os.getpid(), signal.SIGTERM)
 
 
 @contextmanager

@@ -1,35 +1,43 @@
-"""The one way of training: a network, a loss, metrics and an optimizer, by Lightning."""
+"""What happens in a step of training and of validation."""
 
-import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import torch
 from lightning.pytorch import LightningModule
 from torch import Tensor, nn
 from torch.optim import Adam, Optimizer
-from torch.optim.lr_scheduler import LambdaLR
 from torchmetrics import Metric, MetricCollection
 
 from torchmcl.errors import UserError
 from torchmcl.hypotheses import Hypotheses
-from torchmcl.training.distributed import together
-from torchmcl.training.schedules import Schedule, constant
+from torchmcl.training.distributed import gather_batch, gather_hypotheses
+from torchmcl.training.schedules import Schedule, Scheduled, constant
 
 __all__ = ["Learner", "Loss"]
 
 Loss = Callable[[Hypotheses, Tensor, Tensor | None], Tensor]
 """A function of hypotheses, targets and active."""
 
+CHECK_INTERVAL = 50
+"""On an accelerator, steps between two looks at the losses: each look waits for the device."""
+
 
 class Learner(LightningModule):
-    """Trains `network` on batches `(inputs, targets, active)`; what a batch holds beyond these is left aside.
+    """Trains `network` on batches `(inputs, targets, active)`; further entries of a batch are ignored.
 
-    `optimizer` is called with the parameters; `schedule` multiplies its learning rate at each step. The loss of
-    the validation batches is logged as `validation_loss`, and each of `metrics` under its own name.
+    Logs `training_loss`, `validation_loss` and each of `metrics` under its own name, once an epoch. The validation
+    step returns `{"hypotheses": ...}`, which callbacks receive as `outputs` of `on_validation_batch_end`.
 
-    On several processes the loss is that of the batches of all of them together, as one process would have it: a
-    mean over the active targets of each would give targets a weight that depends on the company they are in.
+    With several processes the loss is computed over the gathered batch of all of them. Averaging within each process
+    would weight targets by the number of targets on their process.
+
+    Args:
+        network: Maps inputs to `Hypotheses`.
+        loss: A function of hypotheses, targets and active.
+        optimizer: Makes an optimizer from the parameters.
+        schedule: The factor of the learning rate, at each step.
+        metrics: Metrics with `update(hypotheses, targets, active)`, by name.
     """
 
     def __init__(
@@ -39,81 +47,133 @@ class Learner(LightningModule):
         *,
         optimizer: Callable[[Iterable[nn.Parameter]], Optimizer] = Adam,
         schedule: Schedule = constant,
-        metrics: dict[str, Metric] | None = None,
+        metrics: Mapping[str, Metric] | None = None,
     ) -> None:
         super().__init__()
         self.network = network
         self.loss = loss
-        self.optimizer = optimizer
+        self.make_optimizer = optimizer
         self.schedule = schedule
         self.metrics = MetricCollection(dict(metrics or {}), compute_groups=False)
 
     def forward(self, inputs: Any) -> Hypotheses:
+        """The network's hypotheses for a batch of inputs."""
         return self.network(inputs)
 
-    def training_step(self, batch: Sequence[Any], batch_idx: int) -> Tensor:
-        inputs, targets, active = batch[:3]
-        hypotheses = self(inputs)
-        loss = self._loss_of_all(hypotheses, targets, active)
-        value = loss.item()
-        if not math.isfinite(value):
-            raise UserError(self._diagnosis(batch, hypotheses, loss, batch_idx))
-        self._loss_sum += value * len(targets)
-        self._loss_count += len(targets)
-        return loss
+    def configure_optimizers(self) -> Optimizer:
+        """One optimizer; the schedule is applied by `training_step`."""
+        self._optimizer = self.make_optimizer(self.parameters())
+        self._rates = [group["lr"] for group in self._optimizer.param_groups]
+        return self._optimizer
 
-    def _loss_of_all(self, own: Hypotheses, targets: Tensor, active: Tensor | None) -> Tensor:
-        if self.trainer.world_size == 1:
-            return self.loss(own, targets, active)
-        logits = None if own.logits is None else together(own.logits)
-        everybodys = Hypotheses(together(own.points), logits, own.link)
-        present = None if active is None else together(active.byte()).bool()
-        return self.loss(everybodys, together(targets), present)
+    def on_train_start(self) -> None:
+        """Learn how many steps an epoch has."""
+        self._steps = int(self.trainer.num_training_batches)
+        self._epochs = float(self.trainer.max_epochs or 1)
+        self._interval = 1 if self.device.type == "cpu" else CHECK_INTERVAL
 
     def on_train_epoch_start(self) -> None:
-        # Summed here and logged once: to log each step costs a tenth of a small network's step.
-        self._loss_sum, self._loss_count = 0.0, 0
+        """Begin the mean of the training loss, and tell the batches which epoch it is."""
+        self._losses: list[Tensor] = []
+        self._counts: list[int] = []
+        self._finite: list[Tensor] = []
+        self._checked = 0
+        batches: Any = self.trainer.train_dataloader
+        if hasattr(batches, "set_epoch"):
+            batches.set_epoch(self.current_epoch)
+
+    def training_step(self, batch: Sequence[Any], batch_idx: int) -> Tensor:
+        """The loss of a batch, at the learning rate of the step."""
+        self._apply_schedules(batch_idx)
+        inputs, targets, active = _parts(batch)
+        hypotheses = self.network(inputs)
+        loss = self._loss_of_all(hypotheses, targets, active)
+        self._losses.append(loss.detach())
+        self._counts.append(len(targets))
+        if self._interval > 1:
+            self._finite.append(torch.stack(list(self._flags(batch, hypotheses).values())))
+        if len(self._losses) - self._checked >= self._interval:
+            self._check(batch, hypotheses)
+        return loss
 
     def on_train_epoch_end(self) -> None:
-        mean = torch.tensor(self._loss_sum / max(self._loss_count, 1), device=self.device)
+        """Log the mean of the training loss, once: logging each step would slow a small network by a tenth."""
+        self._check()
+        weights = torch.tensor(self._counts, dtype=torch.float32)
+        mean = (torch.stack(self._losses).float().cpu() * weights).sum() / weights.sum()
         self.log("training_loss", mean, sync_dist=True)
 
     def validation_step(self, batch: Sequence[Any], batch_idx: int) -> dict[str, Hypotheses]:
-        inputs, targets, active = batch[:3]
-        hypotheses = self(inputs)
+        """Log loss and metrics of a batch; returns its hypotheses for callbacks."""
+        inputs, targets, active = _parts(batch)
+        hypotheses = self.network(inputs)
         loss = self.loss(hypotheses, targets, active)
-        self.log("validation_loss", loss, batch_size=len(targets), prog_bar=True, sync_dist=True)
+        self.log("validation_loss", loss, batch_size=len(targets), sync_dist=True)
         for name, metric in self.metrics.items():
             metric.update(hypotheses, targets, active)
             self.log(name, metric)
         return {"hypotheses": hypotheses}
 
-    def configure_optimizers(self) -> Any:
-        optimizer = self.optimizer(self.parameters())
-        if self.schedule is constant:
-            return optimizer
-        self.trainer.fit_loop.setup_data()
-        total = int(self.trainer.estimated_stepping_batches)
-        epoch = math.ceil(self.trainer.num_training_batches / self.trainer.accumulate_grad_batches)
-        scheduler = LambdaLR(optimizer, lambda step: self.schedule(step / epoch, total / epoch))
-        return {"optimizer": optimizer, "lr_scheduler": {"scheduler": scheduler, "interval": "step"}}
+    def on_validation_start(self) -> None:
+        """Validate with the final values of what a loss anneals, so that epochs can be compared."""
+        if isinstance(self.loss, Scheduled):
+            self.loss.progress = 1.0
 
-    def _diagnosis(self, batch: Sequence[Any], hypotheses: Hypotheses, loss: Tensor, index: int) -> str:
-        inputs, targets, active = batch[:3]
-        present = targets if active is None else targets[active]
-        suspects = {
-            "inputs": inputs,
-            "active targets": present,
-            "weights": torch.cat([p.detach().flatten() for p in self.network.parameters()]),
-            "hypotheses": hypotheses.points,
-            "logits": hypotheses.logits,
+    def _apply_schedules(self, batch_idx: int) -> None:
+        if self.schedule is constant and not isinstance(self.loss, Scheduled):
+            return
+        epoch = self.current_epoch + batch_idx / self._steps
+        if isinstance(self.loss, Scheduled):
+            self.loss.progress = epoch / self._epochs
+        factor = self.schedule(epoch, self._epochs)
+        for group, rate in zip(self._optimizer.param_groups, self._rates, strict=True):
+            group["lr"] = rate * factor
+
+    def _loss_of_all(self, own: Hypotheses, targets: Tensor, active: Tensor | None) -> Tensor:
+        if self.trainer.world_size == 1:
+            return self.loss(own, targets, active)
+        present = None if active is None else gather_batch(self, active.byte()).bool()
+        return self.loss(gather_hypotheses(self, own), gather_batch(self, targets), present)
+
+    def _check(self, batch: Sequence[Any] = (), hypotheses: Hypotheses | None = None) -> None:
+        """Stop where a loss since the last look is not finite, naming its batch and what else is not finite."""
+        recent = self._losses[self._checked :]
+        if recent and not torch.stack(recent).isfinite().all():
+            first = next(index for index, loss in enumerate(recent) if not loss.isfinite()) + self._checked
+            names = ["inputs", "active targets", "weights", "hypotheses", "logits"]
+            if self._interval > 1:
+                finite = self._finite[first].tolist()
+            else:
+                assert hypotheses is not None
+                finite = [bool(flag) for flag in self._flags(batch, hypotheses).values()]
+            found = [name for name, fine in zip(names, finite, strict=True) if not fine]
+            raise UserError(
+                f"training stopped at batch {first} of epoch {self.current_epoch}: the loss is "
+                f"{self._losses[first].item()}; not finite: {', '.join(found) or 'the loss alone'}"
+            )
+        self._checked = len(self._losses)
+
+    def _flags(self, batch: Sequence[Any], hypotheses: Hypotheses) -> dict[str, Tensor]:
+        """Which of the suspects are finite, without waiting for the device."""
+        inputs, targets, active = _parts(batch)
+        if active is not None:
+            targets = targets.masked_fill(
+                ~active.reshape(active.shape + (1,) * (targets.ndim - active.ndim)), 0
+            )
+        weights = [parameter.detach().isfinite().all() for parameter in self.network.parameters()]
+        return {
+            "inputs": self._is_finite(inputs),
+            "active targets": self._is_finite(targets),
+            "weights": torch.stack(weights).all() if weights else self._is_finite(None),
+            "hypotheses": self._is_finite(hypotheses.points),
+            "logits": self._is_finite(hypotheses.logits),
         }
-        found = [
-            name
-            for name, value in suspects.items()
-            if isinstance(value, Tensor) and value.is_floating_point() and not torch.isfinite(value).all()
-        ]
-        return (
-            f"training stopped at batch {index} of epoch {self.current_epoch}: the loss is {loss.item()}; "
-            f"not finite: {', '.join(found) if found else 'the loss alone'}"
-        )
+
+    def _is_finite(self, value: Any) -> Tensor:
+        if isinstance(value, Tensor):
+            return value.detach().isfinite().all()
+        return torch.ones((), dtype=torch.bool, device=self.device)
+
+
+def _parts(batch: Sequence[Any]) -> tuple[Any, Tensor, Tensor | None]:
+    return batch[0], batch[1], batch[2] if len(batch) > 2 else None
