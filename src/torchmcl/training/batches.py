@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-__all__ = ["Batches", "TensorBatches"]
+__all__ = ["Batches", "SeededBatches", "TensorBatches"]
 
 
 @runtime_checkable
@@ -56,3 +56,32 @@ class TensorBatches:
             order = torch.randperm(len(tensors[0]), generator=random).to(tensors[0].device)
             tensors = tuple(tensor.index_select(0, order) for tensor in tensors)
         yield from zip(*(tensor.split(self.batch_size) for tensor in tensors), strict=True)
+
+
+class SeededBatches:
+    """Batches whose random numbers depend on the seed and the number of the epoch alone.
+
+    The seed is set when the first batch is asked for, which a resumed training does at the same moment as any other.
+
+    Args:
+        batches: Where they come from; its sampler, where it has one, is told the number of the epoch as well.
+        seed: Of the training.
+    """
+
+    def __init__(self, batches: Batches, seed: int) -> None:
+        self.batches, self.seed, self.epoch = batches, seed, 0
+
+    def set_epoch(self, epoch: int) -> None:
+        """Choose the random numbers, and pass the number of the epoch on."""
+        self.epoch = epoch
+        for each in (self.batches, getattr(self.batches, "sampler", None)):
+            tell = getattr(each, "set_epoch", None)
+            if tell is not None:
+                tell(epoch)
+
+    def __len__(self) -> int:
+        return len(self.batches)
+
+    def __iter__(self) -> Iterator:
+        torch.manual_seed(1_000_003 * self.seed + self.epoch)
+        yield from self.batches

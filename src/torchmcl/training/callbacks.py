@@ -146,8 +146,12 @@ class SeedEachEpoch(Callback):
     def __init__(self, seed: int) -> None:
         self.seed = seed
 
-    def on_train_epoch_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        torch.manual_seed(1_000_003 * self.seed + trainer.current_epoch)
+    def on_train_batch_start(
+        self, trainer: Trainer, pl_module: LightningModule, batch: Any, batch_idx: int
+    ) -> None:
+        # Not before the epoch: a resumed training makes its iterator of batches earlier, which may draw a number.
+        if batch_idx == 0:
+            torch.manual_seed(1_000_003 * self.seed + trainer.current_epoch)
 
     def on_validation_batch_start(
         self,

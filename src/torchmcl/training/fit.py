@@ -25,7 +25,7 @@ from torchmetrics import Metric
 from torchmcl.errors import UserError
 from torchmcl.runs.checkpoint import AtomicCheckpoints
 from torchmcl.runs.progress import training_bar
-from torchmcl.training.batches import Batches
+from torchmcl.training.batches import Batches, SeededBatches
 from torchmcl.training.callbacks import AverageWeights, History, KeepBest, Progress, SeedEachEpoch
 from torchmcl.training.distributed import build_strategy
 from torchmcl.training.learner import Learner, Loss
@@ -204,7 +204,9 @@ def fit(
             if isinstance(train, LightningDataModule):
                 trainer.fit(learner, datamodule=train, ckpt_path=resume, weights_only=True)
             else:
-                trainer.fit(learner, train, validation, ckpt_path=resume, weights_only=True)
+                trainer.fit(
+                    learner, SeededBatches(train, seed), validation, ckpt_path=resume, weights_only=True
+                )
     return Fitted(
         learner.network.cpu().eval(),
         keep.best if keep.epoch >= 0 else None,
