@@ -247,11 +247,14 @@ def test_weights_that_cannot_be_right(name, change, foreign):
 def test_a_run_of_version_0_1_is_updated(foreign, finished, trace):
     (foreign / "config.json").write_text('{"sample_rate": 16000, "slots": 3, "train_seconds": 2.5}')
     plain = settings(foreign)
+    del plain["data"]["augmentation"]
+    plain["data"]["turning"] = True
+    (foreign / "config.yaml").write_text(yaml.safe_dump(plain))
     with pytest.raises(
         UserError, match=r"config\.json: is of a run of version 0\.1; `torchmcl evaluate RUN` updates"
     ):
         Localizer.from_pretrained(foreign)
-    load_network(foreign)
+    assert load_network(foreign)[0].data.augmentation
     assert json.loads((foreign / "config.json").read_text()) == json.loads(finished["config.json"])
     assert json.loads((foreign / "training.json").read_text()) == {"train_seconds": 2.5}
     assert settings(foreign) == plain

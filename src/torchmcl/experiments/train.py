@@ -235,6 +235,8 @@ def _read_config(folder: Path) -> Config:
         raise UserError(f"{path}: holds no settings")
     if "${" in text:
         raise UserError(f"{path}: holds ${{...}}, the settings of a run are plain values")
+    if isinstance(data := plain.get("data"), dict) and "turning" in data:
+        data["augmentation"] = data.pop("turning")  # the name of version 0.1
     config = from_plain(plain)
     check_limits(config)
     return config
