@@ -12,7 +12,7 @@ from torchmcl.audio.datamodule import Batch
 from torchmcl.audio.features import StftFeatures
 from torchmcl.audio.seldnet import SELDNet
 from torchmcl.experiments.build import build_network
-from torchmcl.experiments.config import compose_config
+from torchmcl.experiments.compose import compose_config
 from torchmcl.experiments.evaluate import evaluate
 from torchmcl.hypotheses import Hypotheses
 

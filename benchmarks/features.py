@@ -14,7 +14,7 @@ from torchmcl.audio.datamodule import AudioDataModule, Batch
 from torchmcl.audio.features import StftFeatures
 from torchmcl.audio.seldnet import SELDNet
 from torchmcl.experiments.build import build_network
-from torchmcl.experiments.config import compose_config
+from torchmcl.experiments.compose import compose_config
 
 __all__ = ["rows"]
 

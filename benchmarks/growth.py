@@ -107,7 +107,7 @@ def _localise() -> None:
     from torchmcl.audio.localizer import localize_blocks
     from torchmcl.audio.predictions import write_answers
     from torchmcl.experiments.build import build_network
-    from torchmcl.experiments.config import compose_config
+    from torchmcl.experiments.compose import compose_config
 
     network = build_network(compose_config([]), RATE, 3).eval()
     with tempfile.TemporaryDirectory() as place:

@@ -16,7 +16,7 @@ from playwright.sync_api import sync_playwright
 
 import torchmcl
 from torchmcl.cli import app
-from torchmcl.experiments.config import compose_config
+from torchmcl.experiments.compose import compose_config
 from torchmcl.experiments.study import STUDIES
 
 ROOT = Path(__file__).parents[1]

@@ -1,9 +1,13 @@
 """Settings: composed, written, read back, and refused in one sentence."""
 
+import subprocess
+import sys
+
 import pytest
 
 from torchmcl.errors import UserError
-from torchmcl.experiments.config import Kind, Rule, compose_config, from_plain, options, to_plain
+from torchmcl.experiments.compose import compose_config, options
+from torchmcl.experiments.config import Kind, Rule, change, from_plain, read_method, to_plain
 
 CHOICES = [
     f"{group}={name}" for group in ("method", "data", "head", "network", "scale") for name in options(group)
@@ -59,9 +63,45 @@ def test_mistakes_are_named(words, message):
     assert "\n" not in str(caught.value)
 
 
-def test_a_written_configuration_cannot_bring_anything_new():
+@pytest.mark.parametrize("name", options("method"))
+def test_methods_are_read_without_hydra_as_with_it(name):
+    assert read_method(name) == compose_config([f"method={name}"]).method
+
+
+def test_changes_leave_the_settings_as_they_were():
+    before = compose_config([])
+    after = change(before, {"method": read_method("ie"), "method.members": 2, "seed": 3})
+    assert (after.method.name, after.method.members, after.seed) == ("ie", 2, 3)
+    assert after.data == before.data
+    assert before == compose_config([])
+    with pytest.raises(UserError, match=r"method\.members is 0, must be 1 to 1000"):
+        change(before, {"method.members": 0})
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "message"),
+    [
+        ("_target_", "os.system", "no setting '_target_'"),
+        ("method", {"name": "x", "_target_": "os.system"}, "no setting method.'_target_'"),
+        ("method", {}, "method.name is missing"),
+        ("method", [], r"method is \[\], must hold settings"),
+        ("seed", True, "seed is True, must be a whole number"),
+        ("seed", 1.0, "seed is 1.0, must be a whole number"),
+        ("training", {"learning_rate": float("nan")}, "training.learning_rate is nan, must be 0 to 1000"),
+        ("training", {"learning_rate": 10**400}, "training.learning_rate is 1000.*, must be a number"),
+        ("training", {"schedule": "fast"}, "training.schedule is 'fast', must be one of constant, cosine"),
+        ("network", {"pools": 3}, "network.pools is 3, must be a list"),
+        ("run", "${oc.env:HOME}", "run is .*, settings are plain values"),
+        (1, 2, "no setting 1"),
+    ],
+)
+def test_plain_values_cannot_bring_anything_new(key, value, message):
     plain = to_plain(compose_config([]))
-    with pytest.raises(UserError, match="configuration"):
-        from_plain({**plain, "_target_": "os.system"})
-    with pytest.raises(UserError, match="configuration"):
-        from_plain({**plain, "method": {**plain["method"], "_target_": "os.system"}})
+    with pytest.raises(UserError, match=message):
+        from_plain({**plain, key: value})
+
+
+def test_settings_need_no_hydra():
+    program = "import sys, torchmcl.experiments.config; print(*sys.modules)"
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert not {"hydra", "omegaconf", "lightning"} & set(ended.stdout.split())

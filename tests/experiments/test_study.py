@@ -9,7 +9,7 @@ from matplotlib.pyplot import imread
 
 from torchmcl.errors import UserError
 from torchmcl.experiments import study
-from torchmcl.experiments.config import compose_config
+from torchmcl.experiments.compose import compose_config
 from torchmcl.experiments.published import ANSYN, RESYN
 from torchmcl.experiments.tables import Line, Sheet, as_html, as_latex, as_markdown
 from torchmcl.experiments.train import load_network, train

@@ -8,7 +8,7 @@ import torch
 
 from torchmcl.errors import UserError
 from torchmcl.experiments.build import build_data, build_loss, build_network
-from torchmcl.experiments.config import compose_config, options
+from torchmcl.experiments.compose import compose_config, options
 from torchmcl.experiments.evaluate import evaluate, only_active
 from torchmcl.experiments.train import evaluate_run, load_network, train
 from torchmcl.hypotheses import Hypotheses

@@ -13,7 +13,7 @@ from pathlib import Path
 import torch
 
 from torchmcl.experiments import train as run
-from torchmcl.experiments.config import compose_config
+from torchmcl.experiments.compose import compose_config
 from torchmcl.runs.checkpoint import CHECKPOINT
 from torchmcl.training import Learner
 

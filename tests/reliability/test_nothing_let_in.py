@@ -8,6 +8,7 @@ import resource
 import struct
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import numpy as np
@@ -21,7 +22,7 @@ from torchmcl.audio.datasets import read_dataset, read_recording
 from torchmcl.audio.datasets.sound import open_sound, read_header
 from torchmcl.audio.localizer import Localizer
 from torchmcl.errors import UserError
-from torchmcl.experiments.config import compose_config
+from torchmcl.experiments.compose import compose_config
 from torchmcl.experiments.train import evaluate_run, load_network, train
 
 HEADER = "sound_event_recording,start_time,end_time,ele,azi,dist"
@@ -169,12 +170,68 @@ def test_words_cannot_name_what_is_imported(words):
         compose_config(words)
 
 
-def test_secrets_of_the_environment_do_not_enter_a_run(foreign, monkeypatch):
+@pytest.mark.parametrize("secret", ["${oc.env:SECRET}", "\\x24{oc.env:SECRET}", "\\u0024{oc.env:SECRET}"])
+@pytest.mark.parametrize("key", ["run", "data.name", "scale"])
+def test_secrets_of_the_environment_do_not_enter_a_run(secret, key, foreign, monkeypatch):
     monkeypatch.setenv("SECRET", "hunter2")
     plain = settings(foreign)
-    (foreign / "config.yaml").write_text(yaml.safe_dump(plain | {"run": "${oc.env:SECRET}"}))
-    with pytest.raises(UserError, match=r"config\.yaml: holds .*, the settings of a run are plain values"):
+    group, _, name = key.rpartition(".")
+    (plain[group] if group else plain)[name] = "PLACE"
+    text = yaml.safe_dump(plain).replace("PLACE", f'"{secret}"')
+    (foreign / "config.yaml").write_text(text)
+    with pytest.raises(UserError, match=rf"config\.yaml: {key} is .*, settings are plain values") as caught:
+        evaluate_run(foreign)
+    assert "hunter2" not in str(caught.value)
+    assert not (foreign / "metrics.json").exists()
+
+
+BOMBS = {
+    "aliases": "a: &a [x]\nb: [" + ", ".join(["*a"] * 9) + "]",
+    "nested aliases": "a: &a [x, x]\nb: &b [*a, *a]\nc: &c [*b, *b]",
+    "merge keys": "a: &a {x: 1}\nb: {<<: *a}",
+    "recursive anchor": "&a [*a]",
+    "recursive mapping": "a: &a {b: *a}",
+    "a long string": "run: " + "x" * 10_000_000,
+    "deep": "[" * 5000,
+    "deep mappings": "\n".join("  " * depth + "a:" for depth in range(50)),
+    "many values": "network: {pools: [" + "1, " * 5000 + "]}",
+    "a long number": "seed: " + "9" * 5000,
+    "a date": "seed: 2020-01-01",
+    "bytes": "seed: !!binary aGVsbG8=",
+    "a list as a key": "? [1, 2]\n: 3",
+    "two documents": "seed: 1\n---\nseed: 2",
+    "not UTF-8": b"\xff\xfe",
+    "null bytes": b"seed: 1\0",
+    "empty": "",
+    "a list": "[]",
+}
+
+
+@pytest.mark.parametrize("kind", BOMBS)
+def test_files_of_settings_that_are_none_are_refused_at_once(kind, foreign):
+    content = BOMBS[kind]
+    (foreign / "config.yaml").write_bytes(content if isinstance(content, bytes) else content.encode())
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    started = time.process_time()
+    with pytest.raises(UserError, match=r"config\.yaml: ") as caught:
         load_network(foreign)
+    assert len(str(caught.value)) < 500
+    assert "\n" not in str(caught.value)
+    assert time.process_time() - started < 1
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 64 * 1024, "64 MB"
+
+
+@pytest.mark.parametrize("key", ["folder", "cache"])
+def test_a_foreign_run_makes_no_folders(key, foreign, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    plain = settings(foreign)
+    plain["data"]["folder"] = None if key == "cache" else str(tmp_path / "outside" / "scenes")
+    plain["data"]["cache"] = str(tmp_path / "outside")
+    (foreign / "config.yaml").write_text(yaml.safe_dump(plain))
+    with pytest.raises(UserError, match="no such folder"):
+        evaluate_run(foreign)
+    assert not (tmp_path / "outside").exists()
+    assert not (tmp_path / "data").exists()
 
 
 def described(foreign, **changes):

@@ -20,7 +20,7 @@ from reliability import killed
 from torchmcl import cli
 from torchmcl.errors import UserError
 from torchmcl.experiments import train as run
-from torchmcl.experiments.config import compose_config
+from torchmcl.experiments.compose import compose_config
 from torchmcl.experiments.train import load_network, train
 from torchmcl.runs.files import locked, write_text
 

@@ -12,7 +12,7 @@ from torch import nn
 import bare
 from torchmcl import HypothesisHead, MCLRegressor, mcl_loss, relaxed, rmcl_loss, transport_loss
 from torchmcl.errors import UserError
-from torchmcl.experiments.config import compose_config
+from torchmcl.experiments.compose import compose_config
 from torchmcl.experiments.report import print_metrics
 from torchmcl.experiments.train import train
 from torchmcl.training import CollapseWarning, Learner, TensorBatches, collapse

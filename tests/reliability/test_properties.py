@@ -33,7 +33,8 @@ from torchmcl import (
 )
 from torchmcl.audio.predictions import sources
 from torchmcl.errors import UserError
-from torchmcl.experiments.config import Config, compose_config, from_plain, to_plain
+from torchmcl.experiments.compose import compose_config
+from torchmcl.experiments.config import Config, from_plain, to_plain
 from torchmcl.runs.files import write_json, write_text
 from torchmcl.training import TensorBatches, collapse, constant, cosine, flat_cosine
 

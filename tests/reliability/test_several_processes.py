@@ -14,7 +14,7 @@ import torch
 from reliability import ddp
 from torchmcl.audio.datamodule import AudioDataModule
 from torchmcl.errors import UserError
-from torchmcl.experiments.config import compose_config
+from torchmcl.experiments.compose import compose_config
 from torchmcl.experiments.train import train
 
 SETTINGS = ["method=rmcl_star", "training.epochs=3", "training.batches=3"]

@@ -19,7 +19,7 @@ def train(settings: Settings = None) -> None:
 
     Read more: docs/howto/own-rooms.md
     """
-    from torchmcl.experiments.config import compose_config
+    from torchmcl.experiments.compose import compose_config
     from torchmcl.experiments.report import print_metrics
     from torchmcl.experiments.train import train as go
 

@@ -20,15 +20,22 @@ from torchmcl.hypotheses import Hypotheses
 from torchmcl.losses import mcl_loss, pit_loss, rmcl_loss, transport_loss
 from torchmcl.training import Loss, Schedule, constant, cosine, flat_cosine
 
-__all__ = ["build_data", "build_loss", "build_network", "build_schedule", "describe_network"]
+__all__ = ["build_data", "build_loss", "build_network", "build_schedule", "describe_network", "open_data"]
 
 
 def build_data(config: Config, *, workers: int = 1, progress: bool = True) -> AudioDataModule:
-    """The data of a run; simulated scenes are made when missing."""
+    """The data of a run; simulated scenes are made when missing.
+
+    Args:
+        config: The settings of the run.
+        workers: Processes that simulate.
+        progress: Whether simulating shows a progress bar.
+
+    Returns:
+        Training, validation and test chunks.
+    """
     data = config.data
-    if data.condition is None and data.folder is None:
-        raise UserError(f"data.folder is missing: say where {data.name} lies with data.folder=PATH")
-    folder = Path(data.folder) if data.folder is not None else _scene_folder(data)
+    folder = _data_folder(data)
     if data.condition is not None:
         settings = SceneSettings(
             condition=data.condition,
@@ -42,15 +49,46 @@ def build_data(config: Config, *, workers: int = 1, progress: bool = True) -> Au
             convention=data.convention,
         )
         simulate(folder, settings, workers=workers, progress=progress)
+    return _data_module(config, folder, data.cache)
+
+
+def open_data(config: Config) -> AudioDataModule:
+    """The data of a run that may come from elsewhere: nothing is simulated, and decoded sound goes to the user's cache.
+
+    Args:
+        config: The settings of the run.
+
+    Returns:
+        Training, validation and test chunks; a folder that is not there is a `UserError`.
+    """
+    folder = _data_folder(config.data)
+    if not folder.is_dir():
+        raise UserError(f"{folder}: no such folder, the data of the run are not there")
+    return _data_module(config, folder, None)
+
+
+def _data_folder(data: DataConfig) -> Path:
+    if data.folder is not None:
+        return Path(data.folder)
+    if data.condition is None:
+        raise UserError(f"data.folder is missing: say where {data.name} lies with data.folder=PATH")
+    sounds = [Path(data.events).name] if data.events else []
+    if data.synthesised or not sounds:
+        sounds.append("synthesised")
+    size = f"{data.recordings}x{data.duration:g}s-{data.sample_rate}hz-grid{data.grid:g}-seed{data.seed}"
+    return Path("data") / "-".join([data.condition, *sounds, size])
+
+
+def _data_module(config: Config, folder: Path, cache: str | None) -> AudioDataModule:
     return AudioDataModule(
         folder,
-        fold=data.fold,
+        fold=config.data.fold,
         batch_size=config.training.batch_size,
         seed=config.seed,
-        convention=convention_named(data.convention),
-        skip_broken=data.skip_broken,
-        cache=data.cache,
-        augmentation=data.augmentation,
+        convention=convention_named(config.data.convention),
+        skip_broken=config.data.skip_broken,
+        cache=cache,
+        augmentation=config.data.augmentation,
     )
 
 
@@ -124,14 +162,6 @@ def build_schedule(name: ScheduleName) -> Schedule:
         ScheduleName.reference: _reference,
     }
     return known[name]
-
-
-def _scene_folder(data: DataConfig) -> Path:
-    sounds = [Path(data.events).name] if data.events else []
-    if data.synthesised or not sounds:
-        sounds.append("synthesised")
-    size = f"{data.recordings}x{data.duration:g}s-{data.sample_rate}hz-grid{data.grid:g}-seed{data.seed}"
-    return Path("data") / "-".join([str(data.condition), *sounds, size])
 
 
 def _hypotheses(method: MethodConfig, slots: int) -> int:

@@ -1,36 +1,42 @@
-"""What a run is: typed settings, composed by Hydra; an unknown key is an error that names the nearest."""
+"""The settings of a run: plain dataclasses, read from plain values, with limits; no Hydra.
 
-import re
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
-from difflib import get_close_matches
+A run folder may come from anywhere: its settings are data. Nothing in them is interpolated, imported or executed.
+"""
+
+import types
+from dataclasses import asdict, dataclass, field, fields, is_dataclass
 from enum import Enum
 from importlib.resources import files
-from typing import Any
+from pathlib import Path
+from typing import Any, Union, get_args, get_origin, get_type_hints
 
-from hydra import compose, initialize_config_module
-from hydra.core.config_store import ConfigStore
-from hydra.core.global_hydra import GlobalHydra
-from hydra.errors import HydraException
-from omegaconf import MISSING, DictConfig, OmegaConf
-from omegaconf.errors import OmegaConfBaseException
+import yaml
 
 from torchmcl.errors import UserError
+from torchmcl.runs.files import write_text
 
 __all__ = [
     "Config",
     "DataConfig",
+    "HeadConfig",
     "Kind",
     "MethodConfig",
     "NetworkConfig",
     "Rule",
     "ScheduleName",
+    "TrainerConfig",
     "TrainingConfig",
-    "compose_config",
+    "change",
+    "check_limits",
     "from_plain",
-    "options",
+    "read_config",
+    "read_method",
     "to_plain",
+    "write_config",
 ]
+
+UNSET = "???"
+"""What must be given; OmegaConf has the same sign for it."""
 
 Kind = Enum("Kind", ["mcl", "pit", "pit_in_order"])
 Rule = Enum("Rule", ["winner_takes_all", "top_n", "relaxed"])
@@ -44,7 +50,7 @@ class MethodConfig:
     `hypotheses` is null for PIT, which has as many slots as the data has targets.
     """
 
-    name: str = MISSING
+    name: str = UNSET
     kind: Kind = Kind.mcl
     hypotheses: int | None = 5
     members: int = 1
@@ -63,7 +69,7 @@ class MethodConfig:
 class DataConfig:
     """A folder in one of the known layouts or, with `condition`, scenes that are made when missing."""
 
-    name: str = MISSING
+    name: str = UNSET
     folder: str | None = None
     condition: str | None = None
     recordings: int = 10
@@ -138,84 +144,233 @@ class Config:
     trainer: TrainerConfig = field(default_factory=TrainerConfig)
     seed: int = 0
     run: str | None = None
-    scale: str = MISSING
+    scale: str = UNSET
 
 
-def options(group: str) -> list[str]:
-    """The names of the files of a group: `options("method")`."""
-    folder = files("torchmcl.experiments.conf") / group
-    return sorted(
-        name.removesuffix(".yaml") for entry in folder.iterdir() if (name := entry.name).endswith(".yaml")
-    )
+LIMITS: dict[str, tuple[float, float]] = {
+    "seed": (0, 2**31 - 1),
+    "method.hypotheses": (1, 10_000),
+    "method.members": (1, 1000),
+    "method.n": (1, 10_000),
+    "method.epsilon": (0, 1),
+    "method.regression": (0, 1e6),
+    "method.scoring": (0, 1e6),
+    "method.transport": (0, 1e6),
+    "method.negatives": (1, 10_000),
+    "data.recordings": (1, 100_000),
+    "data.fold": (1, 100),
+    "network.filters": (1, 1024),
+    "network.units": (1, 2048),
+    "network.layers": (1, 32),
+    "network.nfft": (2, 2**17),
+    "network.stride": (1, 2**10),
+    "network.bins": (1, 2**16),
+    "training.epochs": (1, 1_000_000),
+    "training.batches": (1, 1_000_000_000),
+    "training.batch_size": (1, 1_000_000),
+    "training.learning_rate": (0, 1e3),
+    "training.weight_decay": (0, 1e3),
+    "training.clip": (0, 1e9),
+    "trainer.devices": (1, 1024),
+    "trainer.nodes": (1, 10_000),
+    "trainer.threads": (1, 4096),
+}
 
+LARGEST_FILE = 1 << 16
+"""Bytes of a file of settings."""
 
-def compose_config(overrides: Sequence[str]) -> Config:
-    """The settings of a run from words like `method=rmcl` and `training.epochs=10`."""
-    ConfigStore.instance().store(name="schema", node=Config)
-    for word in overrides:
-        if "=" not in word or word.startswith(("+", "~")):
-            raise UserError(f"{word}: a setting is written key=value, for example method=rmcl")
-        if word.startswith("hydra"):
-            raise UserError(f"{word}: no setting {word.split('=')[0]}")
-    GlobalHydra.instance().clear()
-    try:
-        with initialize_config_module("torchmcl.experiments.conf", version_base="1.3"):
-            composed = compose("config", list(overrides))
-        return _typed(composed)
-    except (HydraException, OmegaConfBaseException) as error:
-        raise UserError(_explain(error, overrides)) from None
+DEEPEST, MOST_NODES = 10, 2000
+"""Nesting and values of a file of settings."""
 
 
 def to_plain(config: Config) -> dict[str, Any]:
-    """As plain values for YAML or JSON."""
-    plain = OmegaConf.to_container(OmegaConf.structured(config), enum_to_str=True)
-    assert isinstance(plain, dict)
-    return {str(key): value for key, value in plain.items()}
+    """Settings as plain values for YAML or JSON.
+
+    Args:
+        config: The settings of a run.
+
+    Returns:
+        Nested dictionaries; enumerations as their names.
+    """
+    return asdict(config, dict_factory=_named)
 
 
-def from_plain(plain: dict[str, Any]) -> Config:
-    """The settings that `to_plain` wrote; anything that is not a setting is an error."""
-    try:
-        return _typed(OmegaConf.merge(OmegaConf.structured(Config), plain))
-    except OmegaConfBaseException as error:
-        raise UserError(f"configuration: {_first_line(error)}") from None
+def from_plain(plain: Any) -> Config:
+    """The settings that `to_plain` wrote.
 
+    Args:
+        plain: Nested dictionaries from anywhere; a missing key takes its default.
 
-def _typed(composed: Any) -> Config:
-    missing = sorted(OmegaConf.missing_keys(composed))
-    if missing:
-        raise UserError(f"{missing[0]} is missing: give it as {missing[0]}=VALUE")
-    config = OmegaConf.to_object(composed)
+    Returns:
+        The settings; an unknown key, a value of another type and a value out of its limits are `UserError`s.
+    """
+    config = _typed(plain, Config, "")
     assert isinstance(config, Config)
+    check_limits(config)
     return config
 
 
-def _explain(error: Exception, overrides: Sequence[str]) -> str:
-    keys = list(_keys(OmegaConf.structured(Config)))
-    groups = ("method", "data", "head", "network", "scale")
-    for word in overrides:
-        key, value = word.split("=", 1)
-        if key in groups and value not in options(key):
-            return f"{word}: {_nearest(value, options(key), f'{key} is one of')}"
-        if key not in keys and key not in groups:
-            return f"{word}: no setting {key}; {_nearest(key, keys, 'settings are')}"
-    return _first_line(error)
+def change(config: Config, changes: dict[str, Any]) -> Config:
+    """New settings with some values replaced.
+
+    Args:
+        config: Left as it is.
+        changes: Values by key, for example `{"method": MethodConfig("rmcl"), "seed": 3, "method.hypotheses": 10}`,
+            applied in order.
+
+    Returns:
+        The new settings, checked as in `from_plain`.
+    """
+    plain = to_plain(config)
+    for key, value in changes.items():
+        *groups, name = key.split(".")
+        place = plain
+        for group in groups:
+            place = place[group]
+        place[name] = asdict(value, dict_factory=_named) if is_dataclass(value) else value  # type: ignore[arg-type]
+    return from_plain(plain)
 
 
-def _nearest(word: str, known: list[str], otherwise: str) -> str:
-    close = get_close_matches(word, known, n=1, cutoff=0.5)
-    return f"did you mean {close[0]}?" if close else f"{otherwise} {', '.join(known)}"
+def write_config(path: str | Path, config: Config) -> None:
+    """Write settings as YAML, at once.
+
+    Args:
+        path: The file to write.
+        config: The settings of a run.
+    """
+    write_text(path, yaml.safe_dump(to_plain(config), sort_keys=False))
 
 
-def _keys(config: DictConfig, prefix: str = "") -> Iterator[str]:
-    for key in map(str, config):
-        yield f"{prefix}{key}"
-        if isinstance(config._get_node(key), DictConfig):
-            yield from _keys(config[key], f"{prefix}{key}.")
+def read_config(path: str | Path) -> Config:
+    """Read the settings of a run.
+
+    Args:
+        path: A file that `write_config` wrote, perhaps elsewhere or in version 0.1: at most 64 KB, without aliases.
+
+    Returns:
+        The settings; anything else than plain settings is a `UserError` that names the file.
+    """
+    path = Path(path)
+    try:
+        plain = _read_yaml(path)
+        if isinstance(plain, dict) and isinstance(data := plain.get("data"), dict) and "turning" in data:
+            data["augmentation"] = data.pop("turning")  # its name in version 0.1
+        return from_plain(plain)
+    except UserError as error:
+        raise UserError(f"{path}: {error}") from None
 
 
-def _first_line(error: BaseException) -> str:
-    cause = error.__cause__ or error
-    lines = [line for line in str(cause).splitlines() if line.strip()]
-    named = re.search(r"full_key: (\S+)", str(cause))
-    return f"{named[1]}: {lines[0]}" if named else lines[0]
+def read_method(name: str) -> MethodConfig:
+    """The settings of a method.
+
+    Args:
+        name: Of a file in `conf/method`.
+
+    Returns:
+        The loss and the number of hypotheses.
+    """
+    text = (files("torchmcl.experiments.conf") / "method" / f"{name}.yaml").read_text(encoding="utf-8")
+    method = _typed(yaml.safe_load(text), MethodConfig, "method")
+    assert isinstance(method, MethodConfig)
+    return method
+
+
+def check_limits(config: Config) -> None:
+    """Refuse a setting that is out of its limits, by its name; what is null has none.
+
+    Args:
+        config: The settings of a run.
+    """
+    plain = to_plain(config)
+    for key, (low, high) in LIMITS.items():
+        group, _, name = key.rpartition(".")
+        value = plain[group][name] if group else plain[name]
+        if value is not None and not low <= value <= high:
+            raise UserError(f"{key} is {value:g}, must be {low:g} to {high:g}")
+    for pool in config.network.pools:
+        if not 1 <= pool <= 1024:
+            raise UserError(f"network.pools is {list(config.network.pools)}, each must be 1 to 1024")
+    if not 1 <= len(config.network.pools) <= 10:
+        raise UserError(f"network.pools has {len(config.network.pools)} entries, must be 1 to 10")
+
+
+def _named(items: list[tuple[str, Any]]) -> dict[str, Any]:
+    return {key: value.name if isinstance(value, Enum) else value for key, value in items}
+
+
+def _read_yaml(path: Path) -> Any:
+    """Plain values of a small file, whose structure is checked before anything is built."""
+    size = path.stat().st_size
+    if size > LARGEST_FILE:
+        raise UserError(f"has {size} bytes, settings have at most {LARGEST_FILE}")
+    depth = nodes = 0
+    try:
+        text = path.read_text(encoding="utf-8")
+        for event in yaml.parse(text, Loader=yaml.SafeLoader):
+            nodes += isinstance(event, yaml.NodeEvent)
+            depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
+            if isinstance(event, yaml.AliasEvent):
+                raise UserError("has aliases, the settings of a run are plain values")
+            if depth > DEEPEST or nodes > MOST_NODES:
+                raise UserError(f"has more than {DEEPEST} levels or {MOST_NODES} values")
+        return yaml.safe_load(text)
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
+        if isinstance(error, UserError):
+            raise
+        raise UserError(str(error).splitlines()[0]) from None
+
+
+def _typed(value: Any, kind: Any, key: str) -> Any:
+    """The value as that type, or an error that names the key."""
+    if get_origin(kind) in (types.UnionType, Union):
+        inner = next(member for member in get_args(kind) if member is not types.NoneType)
+        return None if value is None else _typed(value, inner, key)
+    if is_dataclass(kind):
+        return _dataclass(value, kind, key)
+    if get_origin(kind) is list:
+        if not isinstance(value, list | tuple) or len(value) > 100:
+            raise UserError(f"{key} is {_short(value)}, must be a list")
+        return [_typed(entry, get_args(kind)[0], key) for entry in value]
+    if issubclass(kind, Enum):
+        if isinstance(value, str) and value in kind.__members__:
+            return kind[value]
+        raise UserError(f"{key} is {_short(value)}, must be one of {', '.join(kind.__members__)}")
+    number = isinstance(value, int) and not isinstance(value, bool)
+    if kind is float and (number or isinstance(value, float)):
+        return _float(value, key)
+    if (kind is int and number) or (kind in (bool, str) and isinstance(value, kind)):
+        return _text(value, key) if kind is str else value
+    names = {int: "a whole number", float: "a number", bool: "true or false", str: "text"}
+    raise UserError(f"{key} is {_short(value)}, must be {names[kind]}")
+
+
+def _dataclass(value: Any, kind: Any, key: str) -> Any:
+    if not isinstance(value, dict):
+        raise UserError(f"{key} is {_short(value)}, must hold settings" if key else "holds no settings")
+    known, prefix = get_type_hints(kind), f"{key}." if key else ""
+    unknown = [name for name in value if name not in known]
+    if unknown:
+        raise UserError(f"no setting {prefix}{_short(unknown[0])}")
+    made = kind(**{name: _typed(entry, known[name], f"{prefix}{name}") for name, entry in value.items()})
+    for entry in fields(kind):
+        if getattr(made, entry.name) == UNSET:
+            raise UserError(f"{prefix}{entry.name} is missing")
+    return made
+
+
+def _float(value: int | float, key: str) -> float:
+    try:
+        return float(value)
+    except OverflowError:
+        raise UserError(f"{key} is {_short(value)}, must be a number") from None
+
+
+def _text(value: str, key: str) -> str:
+    if "${" in value or "\0" in value or len(value) > 4096:
+        raise UserError(f"{key} is {_short(value)}, settings are plain values of at most 4096 characters")
+    return value
+
+
+def _short(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 60 else f"{text[:57]}..."

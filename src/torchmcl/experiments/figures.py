@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import ScalarFormatter
 
 from torchmcl.audio.datamodule import AudioDataModule, Batch
-from torchmcl.experiments.build import build_data
+from torchmcl.experiments.build import open_data
 from torchmcl.experiments.evaluate import only_active
 from torchmcl.experiments.published import Cells
 from torchmcl.experiments.train import load_network
@@ -107,7 +107,7 @@ def scenes(path: Path, ours: Result, slots: Result) -> Path:
     """Random test clips with three sources (rows) at several moments (columns): both predictions."""
     config, network = load_network(ours.run)
     _, baseline = load_network(slots.run)
-    data = build_data(config, progress=False)
+    data = open_data(config)
     waveform, targets, active, _ = _clips(data)
     with torch.no_grad():
         found, (others, _) = network(waveform), only_active(baseline(waveform))

@@ -10,7 +10,7 @@ from pathlib import Path
 from torchmcl.errors import UserError
 from torchmcl.experiments import figures
 from torchmcl.experiments.build import build_data
-from torchmcl.experiments.config import compose_config
+from torchmcl.experiments.compose import compose_config
 from torchmcl.experiments.figures import Result
 from torchmcl.experiments.published import ANSYN, RESYN, Cells
 from torchmcl.experiments.tables import Line, Sheet, write_sheet

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-import yaml
 from lightning.pytorch.loggers import TensorBoardLogger
 from lightning.pytorch.utilities import rank_zero_only
 from torch import distributed, nn
@@ -21,13 +20,19 @@ from torchmcl.audio.datamodule import AudioDataModule
 from torchmcl.audio.pretrained import load_pretrained, load_weights, save_pretrained
 from torchmcl.distances import great_circle, great_circle_swapped
 from torchmcl.errors import UserError
-from torchmcl.experiments.build import build_data, build_loss, build_network, build_schedule, describe_network
-from torchmcl.experiments.config import Config, Kind, from_plain, to_plain
+from torchmcl.experiments.build import (
+    build_data,
+    build_loss,
+    build_network,
+    build_schedule,
+    describe_network,
+    open_data,
+)
+from torchmcl.experiments.config import Config, Kind, check_limits, read_config, to_plain, write_config
 from torchmcl.experiments.evaluate import evaluate
-from torchmcl.experiments.limits import check_limits
 from torchmcl.metrics import EarthMoversDistance, OracleError
 from torchmcl.runs.checkpoint import CHECKPOINT
-from torchmcl.runs.files import locked, sweep, write_json, write_text
+from torchmcl.runs.files import locked, sweep, write_json
 from torchmcl.training import Hardware, History, Optimization, collapse, fit
 
 __all__ = ["evaluate_run", "load_network", "member_seeds", "run_folder", "train"]
@@ -82,7 +87,7 @@ def evaluate_run(
     """
     folder = Path(folder)
     config, network = load_network(folder)
-    data = data or build_data(config)
+    data = data or open_data(config)
     distance = great_circle_swapped if swapped else great_circle
     found = {
         part: evaluate(
@@ -107,7 +112,7 @@ def load_network(folder: str | Path) -> tuple[Config, nn.Module]:
     for name in (CONFIG, NETWORK, WEIGHTS):
         if not (folder / name).is_file():
             raise UserError(f"{folder}: no finished run, {name} is missing")
-    config = _read_config(folder)
+    config = read_config(folder / CONFIG)
     _update(folder, config)
     description, network = load_pretrained(folder)
     if describe_network(config, description.sample_rate, description.hypotheses) != description:
@@ -214,32 +219,14 @@ def _claim(folder: Path, config: Config) -> None:
     sweep(folder)
     settings = to_plain(config)
     if (folder / CONFIG).exists():
-        before = to_plain(_read_config(folder))
+        before = to_plain(read_config(folder / CONFIG))
         changed = [key for key in settings if key not in ("run", "trainer") and settings[key] != before[key]]
         if changed:
             raise UserError(
                 f"{folder}: this run has other settings for {', '.join(changed)}; choose another run=FOLDER"
             )
     else:
-        write_text(folder / CONFIG, yaml.safe_dump(settings, sort_keys=False))
-
-
-def _read_config(folder: Path) -> Config:
-    path = folder / CONFIG
-    try:
-        text = path.read_text(encoding="utf-8")
-        plain = yaml.safe_load(text)
-    except (yaml.YAMLError, UnicodeDecodeError, RecursionError) as error:
-        raise UserError(f"{path}: {str(error).splitlines()[0]}") from None
-    if not isinstance(plain, dict):
-        raise UserError(f"{path}: holds no settings")
-    if "${" in text:
-        raise UserError(f"{path}: holds ${{...}}, the settings of a run are plain values")
-    if isinstance(data := plain.get("data"), dict) and "turning" in data:
-        data["augmentation"] = data.pop("turning")  # the name of version 0.1
-    config = from_plain(plain)
-    check_limits(config)
-    return config
+        write_config(folder / CONFIG, config)
 
 
 def _read_json(path: Path) -> dict[str, Any]:

@@ -59,7 +59,7 @@ class Job:
 
         `folder` is what relative paths are relative to.
         """
-        from torchmcl.experiments.config import compose_config
+        from torchmcl.experiments.compose import compose_config
         from torchmcl.experiments.train import train
 
         os.chdir(folder)
