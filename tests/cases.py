@@ -6,7 +6,7 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from torchmcl.assignment import relaxed, top_n
+from torchmcl.assignment import annealed, relaxed, top_n
 from torchmcl.classification import cmcl_loss
 from torchmcl.crps import mixture_energy_loss
 from torchmcl.distances import chordal, cross_entropy, great_circle
@@ -40,6 +40,9 @@ def losses() -> dict[str, Loss]:
         "best": lambda p, _, t, a: mcl_loss(Hypotheses(p), t, a, best_target_only=True),
         "top": lambda p, q, t, a: rmcl_loss(Hypotheses(p, q), t, a, assign=partial(top_n, n=2)),
         "relaxed": lambda p, q, t, a: rmcl_loss(Hypotheses(p, q), t, a, assign=partial(relaxed, epsilon=0.2)),
+        "annealed": lambda p, q, t, a: rmcl_loss(
+            Hypotheses(p, q), t, a, assign=partial(annealed, temperature=0.2)
+        ),
         "rmcl": lambda p, q, t, a: rmcl_loss(Hypotheses(p, q), t, a),
         "sampled": lambda p, q, t, a: rmcl_loss(Hypotheses(p, q), t, a, negatives=2),
         "softmax": lambda p, q, t, a: rmcl_loss(Hypotheses(p, q, "softmax"), t, a),

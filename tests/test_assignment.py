@@ -7,9 +7,15 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from torchmcl.assignment import relaxed, top_n, winner_takes_all
+from torchmcl.assignment import annealed, relaxed, top_n, winner_takes_all
 
-RULES = [winner_takes_all, partial(top_n, n=1), partial(top_n, n=3), partial(relaxed, epsilon=0.25)]
+RULES = [
+    winner_takes_all,
+    partial(top_n, n=1),
+    partial(top_n, n=3),
+    partial(relaxed, epsilon=0.25),
+    partial(annealed, temperature=0.1),
+]
 
 
 @pytest.mark.parametrize("rule", RULES)
@@ -38,11 +44,24 @@ def test_ties_go_to_the_lowest_index():
 
 def test_limits_are_winner_takes_all():
     cost = torch.rand(4, 3, 6)
-    for rule in (partial(top_n, n=1), partial(relaxed, epsilon=0.0)):
+    for rule in (partial(top_n, n=1), partial(relaxed, epsilon=0.0), partial(annealed, temperature=0.0)):
         for ours, theirs in zip(rule(cost), winner_takes_all(cost), strict=True):
             assert torch.equal(ours, theirs)
     one = torch.rand(4, 3, 1)
     assert torch.equal(relaxed(one, 0.5).weights, torch.ones(4, 3, 1))
+
+
+def test_annealed_is_a_softmin_between_equal_shares_and_the_winner():
+    cost = torch.rand(4, 3, 6, dtype=torch.float64, requires_grad=True)
+    weights, winners = annealed(cost, 0.3)
+    torch.testing.assert_close(weights, torch.softmax(-cost / 0.3, -1).detach())
+    assert not weights.requires_grad
+    assert (winners.sum(-1) == 1).all()
+    torch.testing.assert_close(annealed(cost, 1e9).weights, torch.full((4, 3, 6), 1 / 6).double())
+    cold = annealed(1e6 * cost, 1e-6).weights
+    torch.testing.assert_close(cold, winner_takes_all(cost).weights)
+    with pytest.raises(ValueError, match="temperature must be at least 0"):
+        annealed(cost, -1.0)
 
 
 def test_relaxed_has_one_winner_and_top_n_has_n():

@@ -13,6 +13,7 @@ from scipy import integrate, stats
 
 from torchmcl import crps
 from torchmcl.crps import mixture_crps, mixture_energy_loss
+from torchmcl.directions import to_vectors
 from torchmcl.energy import energy_score
 from torchmcl.hypotheses import Hypotheses
 
@@ -147,16 +148,18 @@ def test_a_large_batch_takes_bounded_memory(kernel, monkeypatch):
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 500_000
 
 
-@pytest.mark.parametrize("draws", [2, 3, 5])
-def test_draws_are_unbiased(draws):
+@pytest.mark.parametrize(("draws", "kernel"), [(2, "gaussian"), (3, "laplace"), (5, "student"), (2, "vmf")])
+def test_draws_are_unbiased(draws, kernel):
     """Many estimates of one score, against as many plain draws of two points from the mixture."""
     points, logits, widths, y = (each.detach() for each in mixture(1, 3, 1, 7, dim=2))
     copies = 20_000
     answer = Hypotheses(points, logits, "softmax", widths)[torch.zeros(copies, dtype=torch.long)]
-    ours = torch.stack([mixture_energy_loss(part, y, draws=draws) for part in answer[:600, None]])
-    chosen = torch.multinomial(answer.probs[0], 2 * copies, replacement=True)
-    drawn = points[0, chosen] + widths[0, chosen, None] * torch.randn(2 * copies, 2, dtype=torch.float64)
-    first, second = drawn.split(copies)
+    ours = torch.stack(
+        [mixture_energy_loss(part, y, draws=draws, kernel=kernel) for part in answer[:600, None]]
+    )
+    first, second = answer.mixture(kernel).sample((2,))
+    if kernel == "vmf":
+        first, second, y = map(to_vectors, (first, second, y))
     plain = (
         torch.linalg.vector_norm(first - y[0], dim=-1) - torch.linalg.vector_norm(first - second, dim=-1) / 2
     )

@@ -11,11 +11,15 @@ from torchmcl.hypotheses import Hypotheses
 from torchmcl.likelihood import likelihood_loss, log_likelihood
 
 
-def scipy_log_density(answer: Hypotheses, y: np.ndarray, item: int) -> float:
+def scipy_log_density(answer: Hypotheses, y: np.ndarray, item: int, kernel: str) -> float:
     total = 0.0
     for k in range(answer.n_hypotheses):
         point, width = answer.points[item, k].numpy(), answer.widths[item, k].item()
-        total += answer.probs[item, k].item() * np.prod(stats.norm.pdf(y, point, width))
+        if kernel == "gaussian":
+            density = np.prod(stats.norm.pdf(y, point, width))
+        else:
+            density = stats.multivariate_t.pdf(y, point, width**2 * np.eye(len(y)), df=4)
+        total += answer.probs[item, k].item() * density
     return np.log(total)
 
 
@@ -27,25 +31,26 @@ def random_answer(batch, hypotheses, dim, seed):
     return Hypotheses(points, logits, "softmax", widths)
 
 
-@settings(max_examples=15)
+@pytest.mark.parametrize("kernel", ["gaussian", "student"])
+@settings(max_examples=10)
 @given(
     batch=st.integers(1, 3), targets=st.integers(1, 3), hypotheses=st.integers(1, 4), dim=st.integers(1, 3),
     seed=st.integers(0, 2**31),
 )  # fmt: skip
-def test_it_equals_scipy(batch, targets, hypotheses, dim, seed):
+def test_it_equals_scipy(kernel, batch, targets, hypotheses, dim, seed):
     answer = random_answer(batch, hypotheses, dim, seed)
     random = torch.Generator().manual_seed(seed)
     y = torch.randn(batch, targets, dim, generator=random, dtype=torch.float64)
     active = torch.rand(batch, targets, generator=random) < 0.7
     y = y.masked_fill(~active[..., None], torch.nan)
     each = [
-        [scipy_log_density(answer, y[s, m].numpy(), s) for m in range(targets) if active[s, m]]
+        [scipy_log_density(answer, y[s, m].numpy(), s, kernel) for m in range(targets) if active[s, m]]
         for s in range(batch)
     ]
-    for ours, theirs in zip(log_likelihood(answer, y, active), each, strict=True):
+    for ours, theirs in zip(log_likelihood(answer, y, active, kernel=kernel), each, strict=True):
         assert ours.item() == pytest.approx(np.mean(theirs) if theirs else np.nan, rel=1e-9, nan_ok=True)
     flat = [value for item in each for value in item]
-    assert likelihood_loss(answer, y, active).item() == pytest.approx(
+    assert likelihood_loss(answer, y, active, kernel=kernel).item() == pytest.approx(
         -sum(flat) / max(len(flat), 1), abs=1e-9
     )
 

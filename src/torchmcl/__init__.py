@@ -3,7 +3,7 @@
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from torchmcl.assignment import Assignment, relaxed, top_n, winner_takes_all
+from torchmcl.assignment import Assignment, annealed, relaxed, top_n, winner_takes_all
 from torchmcl.classification import (
     FeatureSharing,
     class_error,
@@ -68,6 +68,7 @@ __all__ = [
     "Uniform",
     "VoronoiMixture",
     "WinnerHistogram",
+    "annealed",
     "cell_loss",
     "chordal",
     "class_error",

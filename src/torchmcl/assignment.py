@@ -7,7 +7,9 @@ import torch
 from jaxtyping import Bool, Float, Int, Shaped
 from torch import Tensor
 
-__all__ = ["Assign", "Assignment", "relaxed", "top_n", "winner_takes_all"]
+from torchmcl.errors import check_number
+
+__all__ = ["Assign", "Assignment", "annealed", "relaxed", "top_n", "winner_takes_all"]
 
 
 class Assignment(NamedTuple):
@@ -65,6 +67,33 @@ def relaxed(cost: Float[Tensor, "*batch targets hypotheses"], epsilon: float) ->
         return Assignment(winners.to(cost.dtype), winners)
     share = torch.full_like(cost, epsilon / others, requires_grad=False)
     return Assignment(share.masked_fill(winners, 1 - epsilon), winners)
+
+
+def annealed(cost: Float[Tensor, "*batch targets hypotheses"], temperature: float) -> Assignment:
+    r"""Each hypothesis learns with a share that falls with its cost (annealed MCL); only the best is a winner.
+
+    .. math:: w_k = \frac{\exp(-c_k / T)}{\sum_j \exp(-c_j / T)}
+
+    The shares are constants for the gradient. A high temperature shares a target equally, which keeps hypotheses
+    from collapsing; at 0 it is `winner_takes_all`. Lower it during training with a schedule.
+
+    Args:
+        cost: The cost of each hypothesis for each target, `(*batch, targets, hypotheses)`.
+        temperature: T, at least 0, in the units of the cost.
+
+    Returns:
+        Weights and winners.
+
+    Example:
+        >>> annealed(torch.tensor([[2.0, 1.0, 1.0]]), temperature=1.0).weights
+        tensor([[0.1554, 0.4223, 0.4223]])
+    """
+    check_number("temperature", temperature, low=0)
+    winners = mask_of(best_index(cost), cost)
+    if temperature == 0:
+        return Assignment(winners.to(cost.dtype), winners)
+    excess = cost.detach() - cost.detach().amin(-1, keepdim=True)
+    return Assignment((-excess / temperature).softmax(-1), winners)
 
 
 def best_index(cost: Float[Tensor, "*batch hypotheses"]) -> Int[Tensor, "*batch 1"]:

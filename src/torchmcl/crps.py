@@ -2,21 +2,29 @@
 
 import math
 from collections.abc import Callable
-from typing import Any, Literal
+from typing import Any
 
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
+from torchmcl.directions import to_vectors
 from torchmcl.distances import euclidean, pairwise
 from torchmcl.energy import active_mean, batch_first, blocks, item_mean, known_targets
-from torchmcl.errors import check_choice, check_integer
+from torchmcl.errors import check_integer
 from torchmcl.hypotheses import Hypotheses
+from torchmcl.mixtures.kernels import (
+    GaussianKernel,
+    Kernel,
+    LaplaceKernel,
+    VonMisesFisherKernel,
+    kernel_named,
+)
 
 __all__ = ["mixture_crps", "mixture_energy_loss"]
 
-Kernel = Literal["gaussian", "laplace"]
+_CLOSED = (GaussianKernel, LaplaceKernel)
 
 LARGE = 2**19
 """Above so many pairs of hypotheses, the graph of a whole batch would take too much memory."""
@@ -27,23 +35,24 @@ def mixture_energy_loss(
     targets: Float[Tensor, "*batch targets dim"],
     active: Bool[Tensor, "*batch targets"] | None = None,
     *,
-    kernel: Kernel = "gaussian",
+    kernel: str | Kernel = "gaussian",
     draws: int = 2,
 ) -> Float[Tensor, ""]:
     r"""Mean energy score of the smooth mixture, a strictly proper score of points, scores and widths together.
 
     .. math:: \mathbb{E}\, |X - y| - \tfrac12\, \mathbb{E}\, |X - X'|, \qquad X, X' \sim \sum_k p_k\, \kappa_{f_k, s_k}
 
-    In one dimension it is the CRPS of the mixture, in closed form. In more it is estimated without bias from
-    `draws` reparameterized draws of each kernel, so that gradients reach points, scores and widths. Plus half of
-    `likelihood_loss` it is the loss for tables.
+    In one dimension it is the CRPS of the mixture, in closed form for the Gaussian and the Laplace kernel. Otherwise
+    it is estimated without bias from `draws` reparameterized draws of each kernel, so that gradients reach points,
+    scores and widths. On the sphere (kernel `"vmf"`) distances are chordal. Plus half of `likelihood_loss` it is the
+    loss for tables.
 
     Args:
         hypotheses: K points with scores and widths, `(*batch, hypotheses, dim)`.
         targets: Samples of the outcome, `(*batch, targets, dim)`.
         active: Which targets exist, `(*batch, targets)`; all of them if `None`.
-        kernel: The density around each hypothesis, `"gaussian"` or `"laplace"`, whose scale is the width.
-        draws: How many draws of each kernel, at least 2; one dimension needs none.
+        kernel: The density around each hypothesis: `"gaussian"`, `"laplace"`, `"student"`, `"vmf"` or a `Kernel`.
+        draws: How many draws of each kernel, at least 2; the closed forms need none.
 
     Returns:
         The average over active targets; 0 where there are none.
@@ -53,9 +62,10 @@ def mixture_energy_loss(
         >>> mixture_energy_loss(h, torch.tensor([[1.0]]))
         tensor(0.3624)
     """
-    if hypotheses.dim == 1:
-        return active_mean(_crps(hypotheses, targets, active, kernel), active)
-    return active_mean(_drawn(hypotheses, targets, active, kernel, draws), active)
+    density = kernel_named(kernel)
+    if hypotheses.dim == 1 and isinstance(density, _CLOSED):
+        return active_mean(_crps(hypotheses, targets, active, density), active)
+    return active_mean(_drawn(hypotheses, targets, active, density, draws), active)
 
 
 def mixture_crps(
@@ -63,7 +73,7 @@ def mixture_crps(
     targets: Float[Tensor, "*batch targets 1"],
     active: Bool[Tensor, "*batch targets"] | None = None,
     *,
-    kernel: Kernel = "gaussian",
+    kernel: str | Kernel = "gaussian",
 ) -> Float[Tensor, "*batch"]:
     """The CRPS of the smooth mixture of each item in closed form, averaged over its active targets.
 
@@ -71,7 +81,7 @@ def mixture_crps(
         hypotheses: K points on a line with scores and widths, `(*batch, hypotheses, 1)`.
         targets: Samples of the outcome, `(*batch, targets, 1)`.
         active: Which targets exist, `(*batch, targets)`; all of them if `None`.
-        kernel: The density around each hypothesis, `"gaussian"` or `"laplace"`.
+        kernel: The density around each hypothesis, `"gaussian"` or `"laplace"`, whose scale is the width.
 
     Returns:
         One value for each item; NaN for an item with no active target.
@@ -83,16 +93,20 @@ def mixture_crps(
     """
     if hypotheses.dim != 1:
         raise ValueError(f"hypotheses have {hypotheses.dim} coordinates, the CRPS is for 1")
-    return item_mean(_crps(hypotheses, targets, active, kernel), active)
+    density = kernel_named(kernel)
+    if not isinstance(density, _CLOSED):
+        raise ValueError(f"kernel must be 'gaussian' or 'laplace' for a closed form, got {kernel!r}")
+    return item_mean(_crps(hypotheses, targets, active, density), active)
 
 
 def _crps(hypotheses: Hypotheses, targets: Tensor, active: Tensor | None, kernel: Kernel) -> Tensor:
     """The CRPS of each target, `(*batch, targets)`."""
-    parts = _parts(hypotheses, targets, active, kernel)
-    x, y, probs, widths = parts[0].squeeze(-1), parts[1].squeeze(-1), *parts[2:]
-    if kernel == "gaussian" and not torch.compiler.is_compiling():
+    widths, targets = _widths_and_targets(hypotheses, targets, active)
+    x, y, probs = hypotheses.points.squeeze(-1), targets.squeeze(-1), hypotheses.probs
+    gaussian = isinstance(kernel, GaussianKernel)
+    if gaussian and not torch.compiler.is_compiling():
         return _GaussianCRPS.apply(x, widths, probs, y)[0]
-    score = _gaussian_scores if kernel == "gaussian" else _laplace_scores
+    score = _gaussian_scores if gaussian else _laplace_scores
     return _by_blocks(score, (x, widths, probs, y), hypotheses.batch_shape, x.shape[-1] ** 2)
 
 
@@ -101,23 +115,25 @@ def _drawn(
 ) -> Tensor:
     """The energy score of each target, `(*batch, targets)`, estimated from `draws` of each kernel."""
     check_integer("draws", draws, least=2)
-    points, targets, probs, widths = _parts(hypotheses, targets, active, kernel)
-    noise = _noise(kernel, points.new_empty(*points.shape[:-2], draws, *points.shape[-2:]))
-    drawn = points[..., None, :, :] + widths[..., None, :, None] * noise
-    return _by_blocks(
-        _draw_scores, (drawn, probs, targets), hypotheses.batch_shape, draws * points.shape[-2] ** 2
+    kernel.check_dim(hypotheses.dim)
+    widths, targets = _widths_and_targets(hypotheses, targets, active)
+    batch, n = hypotheses.batch_shape, hypotheses.n_hypotheses
+    drawn = kernel.rsample(
+        hypotheses.points[..., None, :, :].expand(*batch, draws, n, hypotheses.dim),
+        widths[..., None, :].expand(*batch, draws, n),
     )
+    if isinstance(kernel, VonMisesFisherKernel):
+        drawn, targets = to_vectors(drawn), to_vectors(targets)
+    return _by_blocks(_draw_scores, (drawn, hypotheses.probs, targets), batch, draws * n**2)
 
 
-def _parts(
-    hypotheses: Hypotheses, targets: Tensor, active: Tensor | None, kernel: Kernel
-) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Points, targets, probabilities and widths, or an error that names what does not fit."""
-    check_choice("kernel", kernel, ("gaussian", "laplace"))
+def _widths_and_targets(
+    hypotheses: Hypotheses, targets: Tensor, active: Tensor | None
+) -> tuple[Tensor, Tensor]:
+    """Widths, and targets without inactive ones, or an error that names what does not fit."""
     if hypotheses.widths is None:
         raise ValueError("hypotheses have no widths: a mixture needs them, energy_loss works without")
-    targets = known_targets(hypotheses.points, targets, active)
-    return hypotheses.points, targets, hypotheses.probs, hypotheses.widths
+    return hypotheses.widths, known_targets(hypotheses.points, targets, active)
 
 
 def _by_blocks(
@@ -156,15 +172,6 @@ def _draw_scores(drawn: Tensor, probs: Tensor, targets: Tensor) -> Tensor:
     first = drawn if draws > 2 else drawn[..., :1, :, :]
     apart = pairwise(drawn.roll(-1, -3)[..., : first.shape[-3], :, :], first, euclidean).mean(-3)
     return _score(reach, apart, probs)
-
-
-def _noise(kernel: Kernel, like: Tensor) -> Tensor:
-    """Independent draws of the kernel with width 1, for each coordinate."""
-    if kernel == "gaussian":
-        return torch.randn_like(like)
-    return torch.rand_like(like).clamp(min=torch.finfo(like.dtype).tiny).log() * (
-        2 * torch.randint_like(like, 2) - 1
-    )
 
 
 def _score(reach: Tensor, apart: Tensor, probs: Tensor) -> Tensor:
@@ -211,7 +218,8 @@ class _GaussianCRPS(torch.autograd.Function):
         (hypotheses, targets), n = (x.shape[-1], y.shape[-1]), x.shape[:-1].numel()
         enough = torch.promote_types(x.dtype, torch.float32)
         flat = tuple(each.reshape(n, each.shape[-1]).to(enough) for each in (x, widths, probs, y))
-        parts = [_gaussian_block(*part) for part in blocks(flat, hypotheses * (hypotheses + targets))]
+        numbers = 2 * hypotheses * (hypotheses + targets)  # a value and a derivative at a time
+        parts = [_gaussian_block(*part) for part in blocks(flat, numbers)]
         joined = parts[0] if len(parts) == 1 else tuple(map(torch.cat, zip(*parts, strict=True)))
         return tuple(each.reshape(*x.shape[:-1], *each.shape[1:]).to(x.dtype) for each in joined)
 
@@ -236,7 +244,7 @@ def _gaussian_block(x: Tensor, widths: Tensor, probs: Tensor, y: Tensor) -> tupl
     `A(d, v) = d A_d + 2 v A_v`, both derivatives of `E|N(d, v)|` come with its value.
     """
     # The batch comes last: its axis is long, those of hypotheses and targets are short.
-    x, widths, p, y = x.T, widths.T, probs.T, y.T
+    x, widths, p, y = (each.T.contiguous() for each in (x, widths, probs, y))
     n, square = len(x), widths.square()
     gap = torch.cat([x, y])[:, None] - x
     variance = torch.cat([square, torch.zeros_like(y)])[:, None] + square

@@ -1,14 +1,11 @@
 """The likelihood of targets under hypotheses with widths, as a loss and as a measure."""
 
-import math
-from typing import Literal
-
 from jaxtyping import Bool, Float
 from torch import Tensor
 
 from torchmcl.energy import active_mean, item_mean, known_targets
-from torchmcl.errors import check_choice
 from torchmcl.hypotheses import Hypotheses
+from torchmcl.mixtures.kernels import Kernel, kernel_named
 
 __all__ = ["likelihood_loss", "log_likelihood"]
 
@@ -18,7 +15,7 @@ def likelihood_loss(
     targets: Float[Tensor, "*batch targets dim"],
     active: Bool[Tensor, "*batch targets"] | None = None,
     *,
-    kernel: Literal["gaussian"] = "gaussian",
+    kernel: str | Kernel = "gaussian",
     detach: bool = False,
 ) -> Float[Tensor, ""]:
     r"""Mean negative log-likelihood of the targets under the kernel mixture, in nats.
@@ -29,7 +26,7 @@ def likelihood_loss(
         hypotheses: K points with scores and widths, `(*batch, hypotheses, dim)`.
         targets: Samples of the outcome, `(*batch, targets, dim)`.
         active: Which targets exist, `(*batch, targets)`; all of them if `None`.
-        kernel: The density around each hypothesis, as for `Hypotheses.mixture`.
+        kernel: The density around each hypothesis: `"gaussian"`, `"laplace"`, `"student"`, `"vmf"` or a `Kernel`.
         detach: Whether it teaches the widths only, and leaves points and scores to another loss.
 
     Returns:
@@ -49,7 +46,7 @@ def log_likelihood(
     targets: Float[Tensor, "*batch targets dim"],
     active: Bool[Tensor, "*batch targets"] | None = None,
     *,
-    kernel: Literal["gaussian"] = "gaussian",
+    kernel: str | Kernel = "gaussian",
 ) -> Float[Tensor, "*batch"]:
     """The log-likelihood of each item under its kernel mixture, averaged over its active targets, in nats.
 
@@ -57,7 +54,7 @@ def log_likelihood(
         hypotheses: K points with scores and widths, `(*batch, hypotheses, dim)`.
         targets: Samples of the outcome, `(*batch, targets, dim)`.
         active: Which targets exist, `(*batch, targets)`; all of them if `None`.
-        kernel: The density around each hypothesis, as for `Hypotheses.mixture`.
+        kernel: The density around each hypothesis: `"gaussian"`, `"laplace"`, `"student"`, `"vmf"` or a `Kernel`.
 
     Returns:
         One value for each item; NaN for an item with no active target.
@@ -72,17 +69,16 @@ def log_likelihood(
 
 
 def _log_densities(
-    hypotheses: Hypotheses, targets: Tensor, active: Tensor | None, kernel: Literal["gaussian"], detach: bool
+    hypotheses: Hypotheses, targets: Tensor, active: Tensor | None, kernel: str | Kernel, detach: bool
 ) -> Tensor:
     """The log density of each target, `(*batch, targets)`."""
-    check_choice("kernel", kernel, ("gaussian",))
+    density = kernel_named(kernel)
+    density.check_dim(hypotheses.dim)
     points, log_probs, widths = hypotheses.points, hypotheses.log_probs, hypotheses.widths
     if widths is None:
         raise ValueError("hypotheses have no widths: a likelihood needs them")
     if detach:
         points, log_probs = points.detach(), log_probs.detach()
     targets = known_targets(points, targets, active)
-    z = (targets[..., :, None, :] - points[..., None, :, :]) / widths[..., None, :, None]
-    square = z.squeeze(-1).square() if hypotheses.dim == 1 else z.square().sum(-1)
-    height = log_probs - hypotheses.dim * widths.log()
-    return (height[..., None, :] - square / 2).logsumexp(-1) - hypotheses.dim * math.log(2 * math.pi) / 2
+    each = density.log_density(targets[..., :, None, :], points[..., None, :, :], widths[..., None, :])
+    return (log_probs[..., None, :] + each).logsumexp(-1)
