@@ -18,6 +18,7 @@ __all__ = [
     "check_number",
     "check_positive",
     "check_shape",
+    "check_sizes",
 ]
 
 
@@ -162,17 +163,18 @@ def check_number(
         raise ValueError(f"{name} must be {wanted}, got {value}")
 
 
-def check_integer(name: str, value: Any, least: int = 1) -> None:
-    """Raise unless `value` is an integer of at least `least`.
+def check_integer(name: str, value: Any, least: int = 1, most: int | None = None) -> None:
+    """Raise unless `value` is an integer of at least `least` and, where given, at most `most`.
 
     Args:
         name: The name of the argument, for the message.
         value: What the caller passed.
         least: The least value that is allowed.
+        most: The greatest value that is allowed; any if `None`.
 
     Raises:
         TypeError: If it is no integer.
-        ValueError: If it is less.
+        ValueError: If it lies outside.
 
     Example:
         >>> check_integer("hypotheses", 2.5)
@@ -183,6 +185,30 @@ def check_integer(name: str, value: Any, least: int = 1) -> None:
         raise TypeError(f"{name} must be an integer, got {_kind(value)}")
     if value < least:
         raise ValueError(f"{name} must be at least {least}, got {value}")
+    if most is not None and value > most:
+        raise ValueError(f"{name} must be at most {most}, got {value}")
+
+
+def check_sizes(name: str, value: Any) -> None:
+    """Raise unless `value` is a shape: a sequence of integers, none of them negative.
+
+    Args:
+        name: The name of the argument, for the message.
+        value: What the caller passed.
+
+    Raises:
+        TypeError: If it is no sequence of integers.
+        ValueError: If one of them is negative.
+
+    Example:
+        >>> check_sizes("shape", 5)
+        Traceback (most recent call last):
+        TypeError: shape must be a sequence of integers such as (5,), got 5
+    """
+    if not isinstance(value, (tuple, list)):
+        raise TypeError(f"{name} must be a sequence of integers such as (5,), got {_kind(value)}")
+    for size in value:
+        check_integer(f"each of {name}", size, least=0)
 
 
 def check_choice(name: str, value: Any, choices: Collection[str | None]) -> None:

@@ -19,6 +19,7 @@ from torchmcl.errors import (
     check_number,
     check_positive,
     check_shape,
+    check_sizes,
 )
 
 if TYPE_CHECKING:
@@ -284,6 +285,7 @@ class Hypotheses:
         Returns:
             Points `(*shape, *batch, dim)`.
         """
+        check_sizes("shape", shape)
         count = torch.Size(shape).numel()
         probs = self.probs.reshape(-1, self.n_hypotheses)
         drawn = (

@@ -256,10 +256,55 @@ def test_point_masses_have_no_density():
         random_hypotheses(SQUARE).density(Dirac()).log_prob(torch.zeros(2).double())
 
 
-@pytest.mark.parametrize("scale", [0, -1.0, math.nan, math.inf])
-def test_scale_is_positive(scale):
-    with pytest.raises(ValueError, match=f"scale must be a positive number, got {scale}"):
+@pytest.mark.parametrize("scale", [0, -1.0, math.nan, math.inf, 1e300])
+def test_scale_is_positive_and_its_square_finite(scale):
+    with pytest.raises(
+        ValueError, match=rf"scale must be between 1e-140 and 1e\+140, got {scale}".replace("e+3", "e.3")
+    ):
         Gaussian(scale)
+
+
+@pytest.mark.usefixtures("unchecked")
+def test_scale_of_many_dimensions():
+    law, y = Gaussian(1e30), torch.zeros(12)
+    with pytest.raises(ValueError, match="scale of a Gaussian in 12 dimensions must be between"):
+        Hypotheses(torch.zeros(2, 12)).density(law).log_prob(y)
+    assert Hypotheses(torch.randn(2, 3)).density(law).log_prob(y[:3]).isfinite()
+
+
+@pytest.mark.usefixtures("unchecked")
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda h: h.density(None), "law must be Dirac"),
+        (lambda h: h.density(3), "law must be Dirac"),
+        (lambda h: VoronoiMixture(None, Dirac()), "hypotheses must be Hypotheses, got NoneType"),
+        (lambda h: Uniform(None), "support must be a Box or a Sphere, got NoneType"),
+        (lambda h: Gaussian(1.0, "sphere"), "support must be a Box or a Sphere, got str"),
+        (lambda h: Gaussian("1"), "scale must be a number, got '1'"),
+        (lambda h: h.density(Dirac()).sample(5), "sample_shape must be a sequence of integers"),
+        (lambda h: h.density(Dirac()).prob(0.5), "region must be a function of points, got float"),
+        (lambda h: h.density(Uniform(SQUARE)).log_prob([0.0, 0.0]), "value must be a tensor, got list"),
+        (lambda h: h.density(Uniform(SQUARE)).log_prob(torch.zeros(3)), "value has 3 coordinates"),
+        (lambda h: h.density(Uniform(CUBE)).mean, "points has 2 coordinates, the support has 3"),
+    ],
+)
+def test_mistakes_are_named(make, message):
+    with pytest.raises((TypeError, ValueError), match=message):
+        make(Hypotheses(torch.zeros(3, 2)))
+
+
+def test_is_a_distribution_of_torch():
+    hypotheses = random_hypotheses(SQUARE, batch=(3,))
+    mixture = hypotheses.density(Uniform(SQUARE))
+    assert isinstance(mixture, torch.distributions.Distribution)
+    assert (mixture.batch_shape, mixture.event_shape) == ((3,), (2,))
+    y = mixture.sample(torch.Size([4]), generator())
+    larger = mixture.expand((2, 3))
+    assert larger.batch_shape == (2, 3)
+    torch.testing.assert_close(larger.log_prob(y[0]), mixture.log_prob(y[0]).expand(2, 3))
+    assert mixture.support.check(y).all()
+    assert not mixture.support.check(y + 3).any()
 
 
 def test_laws_are_laws():

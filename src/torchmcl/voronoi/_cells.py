@@ -16,7 +16,7 @@ from torch import Tensor
 from torchmcl.voronoi import _monte_carlo as rays
 from torchmcl.voronoi.estimates import Estimate
 
-__all__ = ["Atoms", "Cells", "Intervals", "Solid"]
+__all__ = ["Cells", "Intervals", "MonteCarloCells", "PointMasses"]
 
 
 class Cells(ABC):
@@ -76,7 +76,7 @@ class Cells(ABC):
         """Draws `(draws, dim)` from the cells `cell` of the batch items `item`, both `(draws,)`."""
 
 
-class Atoms(Cells):
+class PointMasses(Cells):
     """All the mass of a cell in its point: the limit of a scale of 0."""
 
     def _masses(self) -> tuple[Tensor, Tensor]:
@@ -138,7 +138,7 @@ class Intervals(Cells):
         return rays.truncated_normal(uniforms, self.points[item, cell, 0], self.scale, left, right)[:, None]
 
 
-class Solid(Cells):
+class MonteCarloCells(Cells):
     """Cells in a box of any dimension, which may be infinite: masses and means by `samples` pairs of rays."""
 
     rounds = 64
@@ -168,7 +168,7 @@ class Solid(Cells):
         return self.measure.mean
 
     def _sample(self, item: Tensor, cell: Tensor, generator: torch.Generator | None) -> Tensor:
-        """By rejection; a draw that `rounds` rounds have missed comes from a walk inside its cell."""
+        """By rejection; a draw that `rounds` rounds have missed comes from a random walk inside its cell."""
         low, high = self.corners
         drawn = self.points[item, cell].clone()
         missing = torch.arange(len(item), device=item.device)
@@ -188,7 +188,7 @@ class Solid(Cells):
                 return drawn
         where = item[missing], cell[missing]
         start = self.measure.inner[where]
-        drawn[missing] = rays.walk(
+        drawn[missing] = rays.hit_and_run(
             self.points[where], self.points[item[missing]], start, self.scale, self.corners, generator
         )
         return drawn

@@ -1,7 +1,7 @@
 """Straight lines through Voronoi cells: what a cell of any dimension lets one compute without its vertices.
 
-A cell is convex, so that a line meets it in one chord. Chords measure cells (`measure`) and lead through
-them (`walk`). Corners are `(low, high)` of a box, which may be infinite.
+A cell is convex, so that a line meets it in one chord. Chords measure cells (`measure`) and are the moves
+of a random walk inside them (`hit_and_run`). Corners are `(low, high)` of a box, which may be infinite.
 """
 
 import math
@@ -13,7 +13,7 @@ from torch import Tensor
 
 from torchmcl.voronoi.polygons import coincident, normalize
 
-__all__ = ["Measure", "chord", "measure", "truncated_normal", "walk"]
+__all__ = ["Measure", "chord", "hit_and_run", "measure", "truncated_normal"]
 
 Corners = tuple[Tensor, Tensor]
 
@@ -127,7 +127,7 @@ def _finite(corners: Corners) -> bool:
     return all(bool(corner.isfinite().all()) for corner in corners)
 
 
-def walk(
+def hit_and_run(
     own: Float[Tensor, "draws dim"],
     others: Float[Tensor, "draws hypotheses dim"],
     start: Float[Tensor, "draws dim"],
@@ -136,7 +136,7 @@ def walk(
     generator: torch.Generator | None,
     steps: int = 128,
 ) -> Float[Tensor, "draws dim"]:
-    """Hit and run: `steps` moves from a point inside, each drawn from the law on a random chord.
+    """A random walk: `steps` moves from a point inside, each drawn from the law on a random chord.
 
     The law is the Gaussian about `own`, or uniform when `scale` is infinite. The walk never leaves the cell
     and forgets its start geometrically fast.

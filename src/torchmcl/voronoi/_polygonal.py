@@ -1,6 +1,6 @@
 """Voronoi cells that are polygons: on the plane and on the sphere.
 
-The Gaussian on the sphere is its counterpart for directions, the von Mises-Fisher law
+On the sphere the Gaussian is replaced by the von Mises-Fisher law
 `exp((cos r - 1) / scale^2)`, which is `exp(-r^2 / (2 scale^2))` for small angles. Its mass in a polygon, as
 that of the Gaussian on the plane, is a sum over edges: in polar coordinates about the point the radial
 integral is known, and the one along the edge is done by Gauss-Legendre quadrature.
@@ -20,14 +20,14 @@ from torchmcl.directions import from_vectors, to_vectors
 from torchmcl.voronoi import polygons
 from torchmcl.voronoi._cells import Cells
 
-__all__ = ["Curved", "Flat"]
+__all__ = ["PlanarCells", "SphericalCells"]
 
 NODES, WEIGHTS = np.polynomial.legendre.leggauss(64)
 REACH = 40.0
 """Scales beyond which a Gaussian is 0 in double precision."""
 
 
-class Tiles(Cells):
+class PolygonalCells(Cells):
     """Cells as polygons; draws and polygons are in coordinates of their own, `_restore` leads back."""
 
     rounds = 100_000
@@ -47,7 +47,7 @@ class Tiles(Cells):
 
     @abstractmethod
     def _edge_masses(self, items: slice) -> Tensor:
-        """The mass of the Gaussian between its centre and each edge, for some of the batch."""
+        """The mass of the Gaussian between its center and each edge, for some of the batch."""
 
     @abstractmethod
     def _kernel(self, item: Tensor, cell: Tensor, generator: torch.Generator | None) -> tuple[Tensor, Tensor]:
@@ -114,7 +114,7 @@ class Tiles(Cells):
         )
 
 
-class Flat(Tiles):
+class PlanarCells(PolygonalCells):
     """Cells in a rectangle, which may be infinite; coordinates are relative to the point, the third is 1."""
 
     def __init__(
@@ -202,20 +202,20 @@ class Flat(Tiles):
         return torch.minimum(torch.maximum(y, self.low), self.high)
 
 
-class Curved(Tiles):
+class SphericalCells(PolygonalCells):
     """Cells on the sphere; coordinates are unit vectors."""
 
     mean_samples = 4096
 
     @cached_property
-    def centres(self) -> Float[Tensor, "batch hypotheses 3"]:
+    def centers(self) -> Float[Tensor, "batch hypotheses 3"]:
         """The points as unit vectors."""
         return to_vectors(self.points)
 
     @cached_property
     def polygons(self) -> Float[Tensor, "batch hypotheses 4 vertices 3"]:
         """The cells, each in four pieces."""
-        return polygons.spherical_cells(self.centres)
+        return polygons.spherical_cells(self.centers)
 
     def _areas(self, triangles: Tensor) -> Tensor:
         return polygons.spherical_areas(triangles)
@@ -224,12 +224,12 @@ class Curved(Tiles):
         return polygons.spherical_draw(triangles, uniforms)
 
     def _edge_masses(self, items: slice) -> Tensor:
-        centre = self.centres[items][:, :, None, None]
+        center = self.centers[items][:, :, None, None]
         start = self.polygons[items]
         follow = start.roll(-1, -2)
         normal = polygons.normalize(torch.linalg.cross(start, follow - start))
-        sine = (normal * centre).sum(-1)
-        foot = polygons.normalize(centre - sine[..., None] * normal)
+        sine = (normal * center).sum(-1)
+        foot = polygons.normalize(center - sine[..., None] * normal)
         begin = torch.atan2((start * torch.linalg.cross(normal, foot)).sum(-1), (start * foot).sum(-1))
         length = 2 * torch.asin((torch.linalg.vector_norm(follow - start, dim=-1) / 2).clamp(max=1))
         sine, cosine = sine[..., None], (1 - sine.square()).clamp(min=0).sqrt()[..., None]
@@ -241,7 +241,7 @@ class Curved(Tiles):
 
         found = _along(integrand, begin, begin + length, self.scale).sum((-1, -2))
         whole = 2 * math.pi * self.scale**2 * -math.expm1(-2 / self.scale**2)
-        first = polygons.coincident(self.centres[items], polygons.SAME_DIRECTION).logical_not()
+        first = polygons.coincident(self.centers[items], polygons.SAME_DIRECTION).logical_not()
         alone = first & (first.sum(-1, keepdim=True) == 1)
         return torch.where(alone, whole, found) * first
 
@@ -263,23 +263,23 @@ class Curved(Tiles):
         draws = to_vectors(
             self._sample(item.repeat(self.mean_samples), cell.repeat(self.mean_samples), generator)
         )
-        means = torch.full_like(self.centres, torch.nan)
+        means = torch.full_like(self.centers, torch.nan)
         return means.index_put((item, cell), draws.reshape(self.mean_samples, -1, 3).mean(0))
 
     def _point(self, mean: Tensor) -> Tensor:
         return from_vectors(mean)
 
     def _kernel(self, item: Tensor, cell: Tensor, generator: torch.Generator | None) -> tuple[Tensor, Tensor]:
-        centre = self.centres[item, cell]
-        uniforms = torch.empty_like(centre[:, :1]).uniform_(generator=generator)
+        center = self.centers[item, cell]
+        uniforms = torch.empty_like(center[:, :1]).uniform_(generator=generator)
         drop = -(self.scale**2) * torch.log1p(uniforms * math.expm1(-2 / self.scale**2))
-        aside = torch.empty_like(centre).normal_(generator=generator)
-        tangent = polygons.normalize(aside - (aside * centre).sum(-1, keepdim=True) * centre)
-        y = (1 - drop) * centre + (drop * (2 - drop)).clamp(min=0).sqrt() * tangent
-        return y, _in_cell(y, self.centres[item], cell)
+        aside = torch.empty_like(center).normal_(generator=generator)
+        tangent = polygons.normalize(aside - (aside * center).sum(-1, keepdim=True) * center)
+        y = (1 - drop) * center + (drop * (2 - drop)).clamp(min=0).sqrt() * tangent
+        return y, _in_cell(y, self.centers[item], cell)
 
     def _excess(self, draws: Tensor, item: Tensor, cell: Tensor) -> Tensor:
-        return (draws - self.centres[item, cell]).square().sum(-1) / (2 * self.scale**2)
+        return (draws - self.centers[item, cell]).square().sum(-1) / (2 * self.scale**2)
 
     def _restore(self, draws: Tensor, item: Tensor, cell: Tensor) -> Tensor:
         return from_vectors(draws)

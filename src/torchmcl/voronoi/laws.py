@@ -1,6 +1,5 @@
 """What is inside the Voronoi cells: a law for each cell."""
 
-import math
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
@@ -9,26 +8,27 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from torchmcl.distances import Distance, euclidean
+from torchmcl.errors import check_number
 from torchmcl.hypotheses import Hypotheses  # noqa: F401
-from torchmcl.voronoi._cells import Atoms, Cells
-from torchmcl.voronoi.supports import Sphere, Support, euclidean_cells
+from torchmcl.voronoi._cells import Cells, PointMasses
+from torchmcl.voronoi.supports import Space, Support
 
 __all__ = ["Dirac", "Gaussian", "Law", "Uniform"]
 
 
 @runtime_checkable
 class Law(Protocol):
-    """What is inside the cells: a kernel about the hypothesis, cut to the cell and normalised there."""
+    """What is inside the cells: a kernel about the hypothesis, cut to the cell and normalized there."""
 
     @property
     def distance(self) -> Distance:
         """The distance that shapes the cells."""
 
     def contains(self, y: Tensor) -> Tensor:
-        """Which points `(*batch, dim)` can occur at all."""
+        """Which points `(*batch, dim)` can occur at all, as booleans `(*batch)`."""
 
-    def log_kernel(self, y: Tensor, centre: Tensor) -> Tensor:
-        """The logarithm of the density at `y` in the cell of `centre`, but for its normalisation."""
+    def log_kernel(self, y: Tensor, center: Tensor) -> Tensor:
+        """The logarithm of the density at `y` in the cell of `center`, but for its normalization."""
 
     def cells(self, points: Tensor) -> Cells:
         """The cells: the mass of the kernel in each of them, the mean of a mixture, and draws."""
@@ -38,9 +38,10 @@ class Law(Protocol):
 class Dirac:
     """All the mass of a cell in its hypothesis: `π_k = δ(f_k)`, the law of the paper's metrics (eq. 12).
 
-    >>> mixture = Hypotheses(torch.tensor([[0.0], [3.0]])).density(Dirac())
-    >>> mixture.mean, mixture.prob(lambda y: y[..., 0] < 1).value
-    (tensor([1.5000]), tensor(0.5000))
+    Example:
+        >>> mixture = Hypotheses(torch.tensor([[0.0], [3.0]])).density(Dirac())
+        >>> mixture.mean, mixture.prob(lambda y: y[..., 0] < 1).value
+        (tensor([1.5000]), tensor(0.5000))
     """
 
     @property
@@ -52,7 +53,7 @@ class Dirac:
         """Every finite point."""
         return y.isfinite().all(-1)
 
-    def log_kernel(self, y: Tensor, centre: Tensor) -> Tensor:
+    def log_kernel(self, y: Tensor, center: Tensor) -> Tensor:
         """Raises: points have no density."""
         raise ValueError(
             "Dirac has no density; use Uniform(support) or Gaussian(scale), or ask for prob(region)"
@@ -60,22 +61,29 @@ class Dirac:
 
     def cells(self, points: Float[Tensor, "*batch hypotheses dim"]) -> Cells:
         """The hypotheses themselves."""
-        return Atoms(points)
+        return PointMasses(points)
 
 
 @dataclass(frozen=True)
 class Uniform:
-    """The least informative law: `π_k(y) = 1(y in cell k) / volume(cell k)` (eq. 11).
+    """The uniform density in each cell: `π_k(y) = 1(y in cell k) / volume(cell k)` (eq. 11).
 
     On the sphere the density is one by area: it integrates to 1 against `cos(elevation) dazimuth delevation`.
 
-    >>> from torchmcl import Box
-    >>> mixture = Hypotheses(torch.tensor([[1.0], [3.0]])).density(Uniform(Box(0, 10)))
-    >>> mixture.log_prob(torch.tensor([[0.5], [9.0]])).exp()
-    tensor([0.2500, 0.0625])
+    Args:
+        support: A `Box` or the `Sphere`.
+
+    Example:
+        >>> from torchmcl import Box
+        >>> mixture = Hypotheses(torch.tensor([[1.0], [3.0]])).density(Uniform(Box(0, 10)))
+        >>> mixture.log_prob(torch.tensor([[0.5], [9.0]])).exp()
+        tensor([0.2500, 0.0625])
     """
 
     support: Support
+
+    def __post_init__(self) -> None:
+        _check_support(self.support)
 
     @property
     def distance(self) -> Distance:
@@ -87,7 +95,7 @@ class Uniform:
         return self.support.contains(y)
 
     def log_kernel(
-        self, y: Float[Tensor, "*batch dim"], centre: Float[Tensor, "*batch dim"]
+        self, y: Float[Tensor, "*batch dim"], center: Float[Tensor, "*batch dim"]
     ) -> Float[Tensor, "*batch"]:
         """0: the density is the same everywhere in a cell."""
         return torch.zeros_like(y[..., 0])
@@ -102,21 +110,27 @@ class Gaussian:
     """A round peak on the hypothesis: `π_k(y) ∝ 1(y in cell k) exp(-|y - f_k|^2 / (2 scale^2))`.
 
     Without a support the cells reach to infinity. On `Sphere()` the kernel is the von Mises-Fisher law,
-    `exp((cos r - 1) / scale^2)` for the angle r, and the density one by area. The normalisation is exact in
+    `exp((cos r - 1) / scale^2)` for the angle r, and the density one by area. The normalization is exact in
     one dimension, by quadrature on the plane and on the sphere, and above a Monte Carlo estimate with a
     standard error (`VoronoiMixture.log_prob_error`).
 
-    >>> mixture = Hypotheses(torch.tensor([[-5.0], [5.0]])).density(Gaussian(1.0))
-    >>> mixture.log_prob(torch.tensor([[5.0], [6.0]])).exp()
-    tensor([0.1995, 0.1210])
+    Args:
+        scale: The standard deviation of the kernel, in the units of the targets.
+        support: A `Box`, the `Sphere`, or `None` for the whole space.
+
+    Example:
+        >>> mixture = Hypotheses(torch.tensor([[-5.0], [5.0]])).density(Gaussian(1.0))
+        >>> mixture.log_prob(torch.tensor([[5.0], [6.0]])).exp()
+        tensor([0.1995, 0.1210])
     """
 
     scale: float | int
     support: Support | None = None
 
     def __post_init__(self) -> None:
-        if not (math.isfinite(self.scale) and self.scale > 0):
-            raise ValueError(f"scale must be a positive number, got {self.scale}")
+        check_number("scale", self.scale, 1 / MOST_VOLUME, MOST_VOLUME)
+        if self.support is not None:
+            _check_support(self.support)
 
     @property
     def distance(self) -> Distance:
@@ -125,19 +139,29 @@ class Gaussian:
 
     def contains(self, y: Float[Tensor, "*batch dim"]) -> Bool[Tensor, "*batch"]:
         """The points of the support; every finite one without."""
-        return y.isfinite().all(-1) if self.support is None else self.support.contains(y)
+        return self._support(y).contains(y)
 
     def log_kernel(
-        self, y: Float[Tensor, "*batch dim"], centre: Float[Tensor, "*batch dim"]
+        self, y: Float[Tensor, "*batch dim"], center: Float[Tensor, "*batch dim"]
     ) -> Float[Tensor, "*batch"]:
-        """`-r^2 / (2 scale^2)`, or `(cos r - 1) / scale^2` on the sphere."""
-        radius = self.distance(y, centre)
-        chord = 2 * torch.sin(radius / 2) if isinstance(self.support, Sphere) else radius
-        return -(chord / self.scale).square() / 2
+        """The kernel of the support: `-r^2 / (2 scale^2)`, or `(cos r - 1) / scale^2` on the sphere."""
+        return self._support(y).log_kernel(y, center, float(self.scale))
 
     def cells(self, points: Float[Tensor, "*batch hypotheses dim"]) -> Cells:
         """The cells, and the mass of the kernel in them."""
-        if self.support is not None:
-            return self.support.cells(points, float(self.scale))
         dim = points.shape[-1]
-        return euclidean_cells(points, [-math.inf] * dim, [math.inf] * dim, float(self.scale))
+        limit = MOST_VOLUME ** (1 / (dim + 1))
+        check_number(f"scale of a Gaussian in {dim} dimensions", self.scale, 1 / limit, limit)
+        return self._support(points).cells(points, float(self.scale))
+
+    def _support(self, like: Tensor) -> Support:
+        return Space(like.shape[-1]) if self.support is None else self.support
+
+
+MOST_VOLUME = 1e140
+"""A scale to the power of the dimension, and its square, must be floating-point numbers."""
+
+
+def _check_support(support: object) -> None:
+    if not isinstance(support, Support):
+        raise TypeError(f"support must be a Box or a Sphere, got {type(support).__name__}")

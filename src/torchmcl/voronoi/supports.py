@@ -1,4 +1,4 @@
-"""Where targets can be: a box or the sphere."""
+"""Where targets can be: a box, the sphere, or the whole space."""
 
 import math
 from collections.abc import Sequence
@@ -10,11 +10,12 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from torchmcl.distances import Distance, euclidean, great_circle
-from torchmcl.voronoi._cells import Cells, Intervals, Solid
-from torchmcl.voronoi._polygonal import Curved, Flat
+from torchmcl.errors import check_coordinates, check_floats, check_integer, check_number, check_sizes
+from torchmcl.voronoi._cells import Cells, Intervals, MonteCarloCells
+from torchmcl.voronoi._polygonal import PlanarCells, SphericalCells
 from torchmcl.voronoi.estimates import Estimate
 
-__all__ = ["Box", "Sphere", "Support", "euclidean_cells"]
+__all__ = ["Box", "Space", "Sphere", "Support"]
 
 
 Numbers = int | float | Sequence[int | float] | Tensor
@@ -23,7 +24,7 @@ Numbers = int | float | Sequence[int | float] | Tensor
 
 @runtime_checkable
 class Support(Protocol):
-    """A set that can be cut into Voronoi cells."""
+    """A set that can be cut into Voronoi cells, with a round kernel of its own."""
 
     @property
     def dim(self) -> int:
@@ -38,27 +39,37 @@ class Support(Protocol):
         """The distance that shapes the cells."""
 
     def contains(self, y: Tensor) -> Tensor:
-        """Which points lie in the support."""
+        """Which points `(*batch, dim)` lie in the support, as booleans `(*batch)`."""
 
     def sample(self, shape: tuple[int, ...] = (), generator: torch.Generator | None = None) -> Tensor:
         """Uniform draws `(*shape, dim)`."""
 
+    def log_kernel(self, y: Tensor, center: Tensor, scale: float) -> Tensor:
+        """The logarithm `(*batch)` of the kernel of that scale about `center`, at `y`; 0 at the center."""
+
     def cells(self, points: Tensor, scale: float = math.inf) -> Cells:
-        """The Voronoi cells of points `(*batch, hypotheses, dim)`, with the law of that scale in them."""
+        """The Voronoi cells of points `(*batch, hypotheses, dim)`, with the kernel of that scale in them."""
 
 
 @dataclass(frozen=True, init=False)
 class Box:
     """`[low_1, high_1] x ... x [low_d, high_d]`, with Euclidean cells; two numbers make an interval.
 
-    Volumes of cells are exact in one and two dimensions. Above, they are Monte Carlo estimates by `samples`
-    pairs of rays, the same for the same `seed`, with a standard error.
+    Volumes of cells are exact in one and two dimensions. Above, they are Monte Carlo estimates with a standard
+    error.
 
-    >>> box = Box([-1, -1], [1, 1])
-    >>> box.dim, box.volume
-    (2, 4.0)
-    >>> box.cell_volumes(torch.tensor([[-0.5, 0.0], [0.0, 0.0], [5.0, 0.0]])).value
-    tensor([1.5000, 2.5000, 0.0000])
+    Args:
+        low: The least value of each coordinate.
+        high: The greatest value of each coordinate.
+        samples: The number of pairs of rays of a Monte Carlo estimate, in three dimensions and more.
+        seed: The seed of the rays: the same seed gives the same estimate.
+
+    Example:
+        >>> box = Box([-1, -1], [1, 1])
+        >>> box.dim, box.volume
+        (2, 4.0)
+        >>> box.cell_volumes(torch.tensor([[-0.5, 0.0], [0.0, 0.0], [5.0, 0.0]])).value
+        tensor([1.5000, 2.5000, 0.0000])
     """
 
     low: tuple[float, ...]
@@ -79,8 +90,8 @@ class Box:
             raise ValueError(f"low has {len(corners['low'])} coordinates, high has {len(corners['high'])}")
         if not all(a < b for a, b in zip(corners["low"], corners["high"], strict=True)):
             raise ValueError(f"low must be below high in every coordinate, got low={low} and high={high}")
-        if samples < 2:
-            raise ValueError(f"samples must be at least 2, got {samples}")
+        check_integer("samples", samples, least=2)
+        check_integer("seed", seed, least=0, most=2**64 - 1)
         for name, value in (*corners.items(), ("samples", samples), ("seed", seed)):
             object.__setattr__(self, name, value)
 
@@ -100,28 +111,65 @@ class Box:
         return euclidean
 
     def contains(self, y: Float[Tensor, "*batch dim"]) -> Bool[Tensor, "*batch"]:
-        """Which points lie in the box, its faces included."""
-        _check_dim("y", y, self.dim)
+        """Which points lie in the box, its faces included.
+
+        Args:
+            y: Points `(*batch, dim)`.
+
+        Returns:
+            Booleans `(*batch)`.
+        """
+        check_coordinates("y", y, self.dim, "the support has")
         return ((y >= y.new_tensor(self.low)) & (y <= y.new_tensor(self.high))).all(-1)
 
     def sample(
         self, shape: tuple[int, ...] = (), generator: torch.Generator | None = None
     ) -> Float[Tensor, "*shape dim"]:
-        """Uniform draws `(*shape, dim)`, on the device of the generator."""
-        uniforms = _uniforms((*shape, self.dim), generator)
+        """Uniform draws, on the device of the generator.
+
+        Args:
+            shape: How many draws.
+            generator: The source of randomness; torch's default one if `None`.
+
+        Returns:
+            Points `(*shape, dim)`.
+        """
+        uniforms = _uniforms(shape, self.dim, generator)
         low, high = uniforms.new_tensor(self.low), uniforms.new_tensor(self.high)
         return torch.minimum(low + (high - low) * uniforms, high)
 
+    def log_kernel(
+        self, y: Float[Tensor, "*batch dim"], center: Float[Tensor, "*batch dim"], scale: float
+    ) -> Float[Tensor, "*batch"]:
+        """The Gaussian, `-|y - center|^2 / (2 scale^2)`."""
+        return _gaussian(euclidean(y, center), scale)
+
     def cells(self, points: Float[Tensor, "*batch hypotheses dim"], scale: float = math.inf) -> Cells:
-        """The Voronoi cells of the points, with the law of that scale in them, uniform by default."""
-        _check_dim("points", points, self.dim)
-        return euclidean_cells(points, self.low, self.high, scale, self.samples, self.seed)
+        """The Voronoi cells of the points, with the Gaussian of that scale in them, uniform by default.
+
+        Args:
+            points: `(*batch, hypotheses, dim)`.
+            scale: The standard deviation of the kernel.
+
+        Returns:
+            The cells: masses, means and draws.
+        """
+        check_coordinates("points", points, self.dim, "the support has")
+        check_floats("points", points, "*batch hypotheses dim")
+        check_number("scale", scale, 0, open_low=True)
+        return _euclidean_cells(points, self.low, self.high, scale, self.samples, self.seed)
 
     def cell_volumes(self, points: Float[Tensor, "*batch hypotheses dim"]) -> Estimate:
         """The volume of each point's cell.
 
         A point that coincides with one of lower index has an empty cell. A point that is not finite makes NaN
         of its whole batch item.
+
+        Args:
+            points: `(*batch, hypotheses, dim)`.
+
+        Returns:
+            Volumes and their standard errors, `(*batch, hypotheses)` each.
         """
         return self.cells(points).masses.to(points.dtype)
 
@@ -132,9 +180,10 @@ class Sphere:
 
     Any azimuth is a direction, for it is periodic; elevations lie between -pi/2 and pi/2.
 
-    >>> poles = torch.tensor([[0.0, -torch.pi / 2], [0.0, torch.pi / 2]])
-    >>> Sphere().cell_volumes(poles).value / torch.pi
-    tensor([2., 2.])
+    Example:
+        >>> poles = torch.tensor([[0.0, -torch.pi / 2], [0.0, torch.pi / 2]])
+        >>> Sphere().cell_volumes(poles).value / torch.pi
+        tensor([2., 2.])
     """
 
     @property
@@ -153,33 +202,122 @@ class Sphere:
         return great_circle
 
     def contains(self, y: Float[Tensor, "*batch 2"]) -> Bool[Tensor, "*batch"]:
-        """Which points are directions: a finite azimuth, and an elevation no further than a pole."""
-        _check_dim("y", y, self.dim)
+        """Which points are directions: a finite azimuth, and an elevation no further than a pole.
+
+        Args:
+            y: Points `(*batch, 2)`.
+
+        Returns:
+            Booleans `(*batch)`.
+        """
+        check_coordinates("y", y, self.dim, "the support has")
         pole = math.pi / 2 + torch.finfo(y.dtype).eps
         return y[..., 0].isfinite() & (y[..., 1].abs() <= pole)
 
     def sample(
         self, shape: tuple[int, ...] = (), generator: torch.Generator | None = None
     ) -> Float[Tensor, "*shape 2"]:
-        """Uniform draws `(*shape, 2)` with azimuth in [-pi, pi), on the device of the generator."""
-        signed = 2 * _uniforms((*shape, 2), generator) - 1
+        """Uniform draws with azimuth in [-pi, pi), on the device of the generator.
+
+        Args:
+            shape: How many draws.
+            generator: The source of randomness; torch's default one if `None`.
+
+        Returns:
+            Directions `(*shape, 2)`.
+        """
+        signed = 2 * _uniforms(shape, 2, generator) - 1
         return torch.stack([math.pi * signed[..., 0], torch.asin(signed[..., 1])], dim=-1)
 
+    def log_kernel(
+        self, y: Float[Tensor, "*batch 2"], center: Float[Tensor, "*batch 2"], scale: float
+    ) -> Float[Tensor, "*batch"]:
+        """The von Mises-Fisher kernel, `(cos r - 1) / scale^2` for the angle r."""
+        return _gaussian(2 * torch.sin(great_circle(y, center) / 2), scale)
+
     def cells(self, points: Float[Tensor, "*batch hypotheses 2"], scale: float = math.inf) -> Cells:
-        """The Voronoi cells of the directions, with the law of that scale in them, uniform by default."""
-        _check_dim("points", points, self.dim)
-        return Curved(points, scale)
+        """The Voronoi cells of the directions, with the kernel of that scale in them, uniform by default.
+
+        Args:
+            points: `(*batch, hypotheses, 2)`.
+            scale: The width of the kernel in radians.
+
+        Returns:
+            The cells: masses, means and draws.
+        """
+        check_coordinates("points", points, self.dim, "the support has")
+        check_floats("points", points, "*batch hypotheses dim")
+        check_number("scale", scale, 0, open_low=True)
+        return SphericalCells(points, scale)
 
     def cell_volumes(self, points: Float[Tensor, "*batch hypotheses 2"]) -> Estimate:
         """The area of each direction's cell.
 
         A direction that coincides with one of lower index has an empty cell. One that is not finite makes NaN
         of its whole batch item.
+
+        Args:
+            points: `(*batch, hypotheses, 2)`.
+
+        Returns:
+            Areas and their standard errors, which are 0, `(*batch, hypotheses)` each.
         """
         return self.cells(points).masses.to(points.dtype)
 
 
-def euclidean_cells(
+@dataclass(frozen=True)
+class Space:
+    """All points with `dim` finite coordinates: where a Gaussian without a support lives.
+
+    It has no uniform distribution, so that its cells need a finite scale.
+
+    Args:
+        dim: The number of coordinates of a point.
+
+    Example:
+        >>> Space(2).cells(torch.zeros(1, 2), scale=1.0).masses.value / torch.pi
+        tensor([2.0000], dtype=torch.float64)
+    """
+
+    dim: int
+
+    def __post_init__(self) -> None:
+        check_integer("dim", self.dim)
+
+    @property
+    def volume(self) -> float:
+        """Infinite."""
+        return math.inf
+
+    @property
+    def distance(self) -> Distance:
+        """The distance that shapes the cells: Euclidean."""
+        return euclidean
+
+    def contains(self, y: Float[Tensor, "*batch dim"]) -> Bool[Tensor, "*batch"]:
+        """Which points `(*batch, dim)` are finite, as booleans `(*batch)`."""
+        check_coordinates("y", y, self.dim, "the support has")
+        return y.isfinite().all(-1)
+
+    def sample(self, shape: tuple[int, ...] = (), generator: torch.Generator | None = None) -> Tensor:
+        """Raises: there is no uniform distribution on an infinite space."""
+        raise ValueError("Space has no uniform distribution: use a Box")
+
+    def log_kernel(
+        self, y: Float[Tensor, "*batch dim"], center: Float[Tensor, "*batch dim"], scale: float
+    ) -> Float[Tensor, "*batch"]:
+        """The Gaussian, `-|y - center|^2 / (2 scale^2)`."""
+        return _gaussian(euclidean(y, center), scale)
+
+    def cells(self, points: Float[Tensor, "*batch hypotheses dim"], scale: float = math.inf) -> Cells:
+        """The Voronoi cells of points `(*batch, hypotheses, dim)`, with the Gaussian of that scale in them."""
+        check_coordinates("points", points, self.dim, "the support has")
+        if not math.isfinite(scale):
+            raise ValueError("scale must be finite, for Space has no uniform distribution: use a Box")
+        return _euclidean_cells(points, [-math.inf] * self.dim, [math.inf] * self.dim, scale)
+
+
+def _euclidean_cells(
     points: Float[Tensor, "*batch hypotheses dim"],
     low: Sequence[float],
     high: Sequence[float],
@@ -192,23 +330,25 @@ def euclidean_cells(
     if len(low) == 1:
         return Intervals(points, *corners, scale=scale)
     if len(low) == 2:
-        return Flat(points, *corners, scale=scale)
-    return Solid(points, *corners, scale=scale, samples=samples, seed=seed)
+        return PlanarCells(points, *corners, scale=scale)
+    return MonteCarloCells(points, *corners, scale=scale, samples=samples, seed=seed)
+
+
+def _gaussian(radius: Tensor, scale: float) -> Tensor:
+    return -(radius / scale).square() / 2
 
 
 def _numbers(name: str, value: Numbers) -> tuple[float, ...]:
-    numbers = torch.as_tensor(value, dtype=torch.float64)
+    try:
+        numbers = torch.as_tensor(value, dtype=torch.float64)
+    except (TypeError, ValueError, RuntimeError):
+        raise TypeError(f"{name} must be a number or a sequence of them, got {value!r}") from None
     if numbers.ndim > 1 or numbers.numel() == 0 or not numbers.isfinite().all():
         raise ValueError(f"{name} must be a finite number or a sequence of them, got {value}")
     return tuple(numbers.reshape(-1).tolist())
 
 
-def _check_dim(name: str, value: Tensor, dim: int) -> None:
-    if value.ndim == 0 or value.shape[-1] != dim:
-        coordinates = value.shape[-1] if value.ndim else 0
-        raise ValueError(f"{name} has {coordinates} coordinates, the support has {dim}")
-
-
-def _uniforms(shape: tuple[int, ...], generator: torch.Generator | None) -> Tensor:
+def _uniforms(shape: tuple[int, ...], dim: int, generator: torch.Generator | None) -> Tensor:
+    check_sizes("shape", shape)
     device = None if generator is None else generator.device
-    return torch.rand(shape, generator=generator, device=device)
+    return torch.rand((*shape, dim), generator=generator, device=device)
