@@ -8,7 +8,14 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from torchmcl.distances import cost_matrix, euclidean, great_circle, great_circle_swapped, squared_euclidean
+from torchmcl.distances import (
+    chordal,
+    cost_matrix,
+    euclidean,
+    great_circle,
+    great_circle_swapped,
+    squared_euclidean,
+)
 
 azimuths = st.floats(-math.pi, math.pi)
 elevations = st.floats(-math.pi / 2, math.pi / 2)
@@ -86,3 +93,51 @@ def test_mixed_precision_is_promoted(distance):
     cost, _ = cost_matrix(torch.zeros(1, 2, 1), torch.ones(1, 1, 1, dtype=torch.float64), distance=distance)
     assert cost.dtype == torch.float64
     assert (cost == 1).all()
+
+
+@pytest.mark.usefixtures("unchecked")
+@pytest.mark.parametrize(
+    ("distance", "x", "y", "message"),
+    [
+        (great_circle, torch.zeros(3), torch.zeros(3), "x has 3 coordinates, a direction has 2"),
+        (great_circle, torch.zeros(2), torch.zeros(3), "y has 3 coordinates, a direction has 2"),
+        (great_circle, [0.0, 0.0], torch.zeros(2), "x must be a tensor, got list"),
+        (great_circle_swapped, torch.zeros(1), torch.zeros(2), "x has 1 coordinates, a direction has 2"),
+        (chordal, torch.zeros(3), torch.zeros(3), "x has 3 coordinates, a direction has 2"),
+        (
+            chordal,
+            torch.zeros(2, dtype=torch.long),
+            torch.zeros(2),
+            "x must be floating point, got torch.int64",
+        ),
+        (euclidean, torch.zeros(3), torch.zeros(2), "y has 2 coordinates, x has 3"),
+        (euclidean, None, torch.zeros(2), "x must be a tensor, got None"),
+        (squared_euclidean, torch.zeros(2, dtype=torch.int), torch.zeros(2), "x must be floating point"),
+        (squared_euclidean, torch.zeros(2), torch.zeros(()), "y has 0 coordinates, x has 2"),
+    ],
+)
+def test_mistakes_are_named(distance, x, y, message):
+    with pytest.raises((TypeError, ValueError), match=message):
+        distance(x, y)
+
+
+@pytest.mark.usefixtures("unchecked")
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"points": [[0.0]]}, "points must be a tensor, got list"),
+        ({"targets": None}, "targets must be a tensor, got None"),
+        ({"targets": torch.zeros(4, 2, dtype=torch.long)}, "targets must be floating point, got torch.int64"),
+        ({"active": torch.ones(4)}, "active must be a boolean mask, got torch.float32"),
+        ({"active": torch.ones(4, 1, dtype=torch.bool)}, r"active must be \(4,\), got \(4, 1\)"),
+        ({"active": [True] * 4}, "active must be a tensor, got list"),
+        (
+            {"distance": "great_circle"},
+            "distance must be a function of two tensors of points, got 'great_circle'",
+        ),
+        ({"distance": lambda x, y: (x - y).abs()}, r"distance must reduce the last axis to \(4, 3\)"),
+    ],
+)
+def test_mistakes_of_a_cost_matrix_are_named(change, message):
+    with pytest.raises((TypeError, ValueError), match=message):
+        cost_matrix(**{"points": torch.zeros(3, 2), "targets": torch.zeros(4, 2), **change})

@@ -7,6 +7,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from torchmcl.directions import to_vectors
+from torchmcl.errors import check_bools, check_coordinates, check_floats
 
 __all__ = [
     "Distance",
@@ -26,9 +27,18 @@ Distance = Callable[[Tensor, Tensor], Tensor]
 def euclidean(x: Float[Tensor, "*#batch dim"], y: Float[Tensor, "*#batch dim"]) -> Float[Tensor, "*#batch"]:
     """`|x - y|`, with gradient 0 where the points coincide.
 
-    >>> euclidean(torch.tensor([0.0, 0.0]), torch.tensor([3.0, 4.0]))
-    tensor(5.)
+    Args:
+        x: Points `(*batch, dim)`.
+        y: Points `(*batch, dim)`.
+
+    Returns:
+        The distances `(*batch)`.
+
+    Example:
+        >>> euclidean(torch.tensor([0.0, 0.0]), torch.tensor([3.0, 4.0]))
+        tensor(5.)
     """
+    _check_pair(x, y)
     return torch.linalg.vector_norm(x - y, dim=-1)
 
 
@@ -37,9 +47,18 @@ def squared_euclidean(
 ) -> Float[Tensor, "*#batch"]:
     """`|x - y|^2`: the distance whose winner-takes-all minimum is the conditional mean of each cell.
 
-    >>> squared_euclidean(torch.tensor([0.0, 0.0]), torch.tensor([3.0, 4.0]))
-    tensor(25.)
+    Args:
+        x: Points `(*batch, dim)`.
+        y: Points `(*batch, dim)`.
+
+    Returns:
+        The squared distances `(*batch)`.
+
+    Example:
+        >>> squared_euclidean(torch.tensor([0.0, 0.0]), torch.tensor([3.0, 4.0]))
+        tensor(25.)
     """
+    _check_pair(x, y)
     return (x - y).square().sum(-1)
 
 
@@ -60,7 +79,8 @@ def chordal(x: Float[Tensor, "*#batch 2"], y: Float[Tensor, "*#batch 2"]) -> Flo
         >>> chordal(torch.tensor([0.0, 0.0]), torch.tensor([torch.pi, 0.0]))
         tensor(2.)
     """
-    return euclidean(to_vectors(x), to_vectors(y))
+    _check_directions(x, y)
+    return torch.linalg.vector_norm(to_vectors(x) - to_vectors(y), dim=-1)
 
 
 def great_circle(x: Float[Tensor, "*#batch 2"], y: Float[Tensor, "*#batch 2"]) -> Float[Tensor, "*#batch"]:
@@ -69,10 +89,19 @@ def great_circle(x: Float[Tensor, "*#batch 2"], y: Float[Tensor, "*#batch 2"]) -
     `atan2(|u × v|, u · v)` of the unit vectors, accurate for tiny and for nearly opposite angles alike,
     where the usual arccosine loses half of the digits. The gradient is 0 where the directions coincide or oppose.
 
-    >>> north, horizon = torch.tensor([0.3, torch.pi / 2]), torch.tensor([1.0, 0.0])
-    >>> great_circle(north, horizon)
-    tensor(1.5708)
+    Args:
+        x: Directions `(*batch, 2)`.
+        y: Directions `(*batch, 2)`.
+
+    Returns:
+        The angles `(*batch)`, from 0 to π.
+
+    Example:
+        >>> north, horizon = torch.tensor([0.3, torch.pi / 2]), torch.tensor([1.0, 0.0])
+        >>> great_circle(north, horizon)
+        tensor(1.5708)
     """
+    _check_directions(x, y)
     return _angle(longitude=y[..., 0] - x[..., 0], latitudes=(x[..., 1], y[..., 1]))
 
 
@@ -83,10 +112,19 @@ def great_circle_swapped(
 
     The formula printed in the paper takes the azimuth as the latitude, and so do its numbers.
 
-    >>> x, y = torch.deg2rad(torch.tensor([[90.0, -60.0], [90.0, 50.0]]))
-    >>> torch.rad2deg(great_circle(x, y)).round(), torch.rad2deg(great_circle_swapped(x, y)).round()
-    (tensor(110.), tensor(0.))
+    Args:
+        x: Directions `(*batch, 2)`.
+        y: Directions `(*batch, 2)`.
+
+    Returns:
+        The angles `(*batch)`, from 0 to π.
+
+    Example:
+        >>> x, y = torch.deg2rad(torch.tensor([[90.0, -60.0], [90.0, 50.0]]))
+        >>> torch.rad2deg(great_circle(x, y)).round(), torch.rad2deg(great_circle_swapped(x, y)).round()
+        (tensor(110.), tensor(0.))
     """
+    _check_directions(x, y)
     return _angle(longitude=y[..., 1] - x[..., 1], latitudes=(x[..., 0], y[..., 0]))
 
 
@@ -123,6 +161,15 @@ def cost_matrix(
 
     Inactive targets are read as the origin, so that whatever they hold, NaN included, reaches neither the
     costs nor the gradients.
+
+    Args:
+        points: `(*batch, hypotheses, dim)`.
+        targets: `(*batch, targets, dim)`.
+        active: Which targets exist, `(*batch, targets)`; all of them if `None`.
+        distance: Called as `distance(targets, points)`.
+
+    Returns:
+        The costs `(*batch, targets, hypotheses)` and the mask `(*batch, targets)`.
     """
     targets, active = present(points, targets, active)
     return pairwise(points, targets, distance), active
@@ -141,28 +188,43 @@ def pairwise(points: Tensor, targets: Tensor, distance: Distance) -> Tensor:
     if distance is euclidean and targets.dtype == points.dtype in (torch.float32, torch.float64):
         # The same numbers without the (*batch, targets, hypotheses, dim) differences.
         return torch.cdist(targets, points, compute_mode="donot_use_mm_for_euclid_dist")
-    return distance(targets[..., :, None, :], points[..., None, :, :])
+    if not callable(distance):
+        raise TypeError(f"distance must be a function of two tensors of points, got {distance!r}")
+    cost = distance(targets[..., :, None, :], points[..., None, :, :])
+    expected = (*targets.shape[:-1], points.shape[-2])
+    if cost.shape != expected:
+        raise ValueError(f"distance must reduce the last axis to {expected}, it returned {tuple(cost.shape)}")
+    return cost
 
 
 def check_shapes(points: Tensor, targets: Tensor, active: Tensor | None) -> None:
-    """Raise a `ValueError` or `TypeError` that names the argument which does not fit."""
-    if points.ndim < 2:
-        raise ValueError(f"points must be (*batch, hypotheses, dim), got {tuple(points.shape)}")
-    if targets.ndim < 2:
-        raise ValueError(f"targets must be (*batch, targets, dim), got {tuple(targets.shape)}")
+    """Raise a `ValueError` or `TypeError` that names the argument which does not fit.
+
+    Args:
+        points: What should be `(*batch, hypotheses, dim)`.
+        targets: What should be `(*batch, targets, dim)`.
+        active: What should be a mask `(*batch, targets)`, or `None`.
+    """
+    check_floats("points", points, "*batch hypotheses dim")
+    check_floats("targets", targets, "*batch targets dim")
     if targets.shape[-1] != points.shape[-1]:
         raise ValueError(f"targets has {targets.shape[-1]} coordinates, hypotheses have {points.shape[-1]}")
     if targets.shape[:-2] != points.shape[:-2]:
         raise ValueError(
             f"targets has batch axes {tuple(targets.shape[:-2])}, hypotheses have {tuple(points.shape[:-2])}"
         )
-    if not targets.is_floating_point():
-        raise TypeError(f"targets must be floating point, got {targets.dtype}")
     if active is not None:
-        if active.dtype != torch.bool:
-            raise TypeError(f"active must be a boolean mask, got {active.dtype}")
-        if active.shape != targets.shape[:-1]:
-            raise ValueError(f"active must be {tuple(targets.shape[:-1])}, got {tuple(active.shape)}")
+        check_bools("active", active, targets.shape[:-1])
+
+
+def _check_pair(x: Tensor, y: Tensor) -> None:
+    check_floats("x", x, "*batch dim")
+    check_coordinates("y", y, x.shape[-1], "x has")
+
+
+def _check_directions(x: Tensor, y: Tensor) -> None:
+    check_coordinates("x", x, 2, "a direction has")
+    check_coordinates("y", y, 2, "a direction has")
 
 
 def _angle(longitude: Tensor, latitudes: tuple[Tensor, Tensor]) -> Tensor:

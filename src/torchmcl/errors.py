@@ -73,16 +73,17 @@ def check_bools(name: str, value: Any, shape: tuple[int, ...]) -> None:
     check_shape(name, value, shape)
 
 
-def check_shape(name: str, value: Tensor, shape: tuple[int, ...]) -> None:
+def check_shape(name: str, value: Tensor, shape: tuple[int, ...], why: str = "") -> None:
     """Raise a `ValueError` unless the tensor has that shape.
 
     Args:
         name: The name of the argument, for the message.
         value: A tensor.
         shape: The shape that it must have.
+        why: What gives it that shape: `"for this cost"`.
     """
     if value.shape != shape:
-        raise ValueError(f"{name} must be {tuple(shape)}, got {tuple(value.shape)}")
+        raise ValueError(f"{name} must be {tuple(shape)}{why and ' ' + why}, got {tuple(value.shape)}")
 
 
 def check_coordinates(name: str, value: Any, dim: int, whose: str) -> None:
@@ -185,7 +186,7 @@ def check_integer(name: str, value: Any, least: int = 1, most: int | None = None
         raise TypeError(f"{name} must be an integer, got {_kind(value)}")
     if value < least:
         raise ValueError(f"{name} must be at least {least}, got {value}")
-    if most is not None and value > most:
+    if most is not None and int(value) > most:
         raise ValueError(f"{name} must be at most {most}, got {value}")
 
 

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from torchmcl.voronoi.laws import Law
     from torchmcl.voronoi.mixture import VoronoiMixture
 
-__all__ = ["Hypotheses", "Link"]
+__all__ = ["Hypotheses", "Link", "check_hypotheses"]
 
 Link = Literal["sigmoid", "softmax"]
 
@@ -394,6 +394,33 @@ def _collate(batch: Sequence[Hypotheses], *, collate_fn_map: Any = None) -> Hypo
 
 # The documentation of `default_collate` names this table as the place for types of one's own.
 default_collate_fn_map[Hypotheses] = _collate
+
+
+def check_hypotheses(value: Any, *, scored: bool = False, widths: bool = False) -> None:
+    """Raise unless the argument `hypotheses` is `Hypotheses` that have what is needed.
+
+    Args:
+        value: What the caller passed.
+        scored: Whether scores are needed.
+        widths: Whether widths are needed.
+
+    Raises:
+        TypeError: If it is something else.
+        ValueError: If it lacks scores or widths.
+
+    Example:
+        >>> check_hypotheses(torch.zeros(3, 2))
+        Traceback (most recent call last):
+        TypeError: hypotheses must be Hypotheses, got Tensor
+    """
+    if not isinstance(value, Hypotheses):
+        raise TypeError(f"hypotheses must be Hypotheses, got {type(value).__name__}")
+    if scored and value.logits is None:
+        raise ValueError(
+            "hypotheses have no scores: they are needed here (HypothesisHead(..., scores='sigmoid'))"
+        )
+    if widths and value.widths is None:
+        raise ValueError("hypotheses have no widths: they are needed here (HypothesisHead(..., widths=True))")
 
 
 def _check(points: Any, logits: Any, link: Any, widths: Any) -> None:

@@ -285,3 +285,29 @@ def test_single_precision_without_a_plan_is_as_good_as_its_inputs(targets):
     torch.testing.assert_close(
         transport_cost(cost, rows, columns).double(), expected.detach(), rtol=1e-5, atol=1e-6
     )
+
+
+@pytest.mark.usefixtures("unchecked")
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"cost": torch.ones(2, 2, dtype=torch.long)}, "cost must be floating point, got torch.int64"),
+        ({"cost": [[0.0, 1.0], [1.0, 0.0]]}, "cost must be a tensor, got list"),
+        ({"cost": torch.ones(2)}, r"cost must be \(\*batch, targets, hypotheses\), got \(2,\)"),
+        ({"weights": torch.ones(2, dtype=torch.long)}, "weights must be floating point"),
+        ({"weights": None}, "weights must be a tensor, got None"),
+        ({"target_weights": torch.ones(3)}, r"target_weights must be \(2,\) for this cost, got \(3,\)"),
+    ],
+)
+def test_arguments_are_named(change, message):
+    with pytest.raises((TypeError, ValueError), match=message):
+        transport_cost(
+            **{"cost": torch.ones(2, 2), "target_weights": torch.ones(2), "weights": torch.ones(2), **change}
+        )
+
+
+@pytest.mark.usefixtures("unchecked")
+def test_hypotheses_are_needed():
+    for measure in (emd, oracle_error):
+        with pytest.raises(TypeError, match="hypotheses must be Hypotheses, got Tensor"):
+            measure(torch.zeros(2, 1), torch.zeros(2, 1))

@@ -12,7 +12,7 @@ from scipy.stats import kstest
 
 from torchmcl.directions import to_vectors
 from torchmcl.distances import euclidean, great_circle
-from torchmcl.voronoi.supports import Box, Sphere
+from torchmcl.voronoi.supports import Box, Space, Sphere
 
 SQUARE = Box([-1, -1], [1, 1])
 
@@ -64,6 +64,36 @@ class TestBox:
     def test_mistakes_are_named(self, low, high, words):
         with pytest.raises(ValueError, match=words):
             Box(low, high)
+
+    @pytest.mark.usefixtures("unchecked")
+    @pytest.mark.parametrize(
+        ("use", "words"),
+        [
+            (
+                lambda box: box.cell_volumes(torch.zeros(3, 2, dtype=torch.long)),
+                "points must be floating point",
+            ),
+            (lambda box: box.contains(torch.zeros(2, dtype=torch.long)), "y must be floating point"),
+            (lambda box: box.contains([0.0, 0.0]), "y must be a tensor, got list"),
+            (lambda box: box.contains(None), "y must be a tensor, got None"),
+            (lambda box: box.cell_volumes(np.zeros((3, 2))), "points must be a tensor, got ndarray"),
+            (lambda box: box.cell_volumes(torch.zeros(2)), r"points must be \(\*batch, hypotheses, dim\)"),
+            (lambda box: box.cells(torch.zeros(3, 2), 0.0), "scale must be above 0, got 0.0"),
+            (lambda box: box.cells(torch.zeros(3, 2), math.nan), "scale must be above 0, got nan"),
+            (lambda box: box.sample(3), "shape must be a sequence of integers"),
+            (lambda box: box.sample((-3,)), "each of shape must be at least 0, got -3"),
+            (lambda box: Box("a", "b"), "low must be a number or a sequence of them, got 'a'"),
+            (lambda box: Box(None, 1), "low must be a number or a sequence of them, got None"),
+            (lambda box: Box(0, 1, seed=2**70), "seed must be at most"),
+            (lambda box: Box(0, 1, samples=2.5), "samples must be an integer, got 2.5"),
+            (lambda box: Sphere().contains(torch.zeros(3)), "y has 3 coordinates, the support has 2"),
+            (lambda box: Space(2).sample((3,)), "Space has no uniform distribution"),
+            (lambda box: Space(2).cells(torch.zeros(1, 2)), "scale must be finite"),
+        ],
+    )
+    def test_arguments_are_named(self, use, words):
+        with pytest.raises((TypeError, ValueError), match=words):
+            use(SQUARE)
 
     def test_samples_must_allow_an_error(self):
         with pytest.raises(ValueError, match="samples must be at least 2, got 1"):

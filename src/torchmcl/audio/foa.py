@@ -11,6 +11,8 @@ from typing import Literal, get_args
 import numpy as np
 from jaxtyping import Bool, Float, Num
 
+from torchmcl.directions import unit_vectors
+from torchmcl.directions import vector_directions as directions
 from torchmcl.errors import UserError
 
 __all__ = [
@@ -44,27 +46,6 @@ def convention_named(name: str) -> Convention:
         if convention == name:
             return convention
     raise UserError(f"convention is {name!r}, it must be one of {', '.join(CONVENTIONS)}")
-
-
-def unit_vectors(directions: Float[np.ndarray, "*batch 2"]) -> Float[np.ndarray, "*batch 3"]:
-    """The unit vectors (x, y, z) of directions (azimuth, elevation).
-
-    >>> unit_vectors(np.radians([90.0, 0.0])).round(3) + 0.0
-    array([0., 1., 0.])
-    """
-    azimuth, elevation = directions[..., 0], directions[..., 1]
-    flat = np.cos(elevation)
-    return np.stack([flat * np.cos(azimuth), flat * np.sin(azimuth), np.sin(elevation)], axis=-1)
-
-
-def directions(vectors: Float[np.ndarray, "*batch 3"]) -> Float[np.ndarray, "*batch 2"]:
-    """The directions (azimuth, elevation) in which vectors point, whatever their lengths.
-
-    >>> np.degrees(directions(np.array([0.0, 2.0, 2.0])))
-    array([90., 45.])
-    """
-    x, y, z = np.moveaxis(vectors, -1, 0)
-    return np.stack([np.arctan2(y, x), np.arctan2(z, np.hypot(x, y))], axis=-1)
 
 
 def steering(

@@ -8,6 +8,7 @@ from jaxtyping import Float, Int16
 from torch import Tensor, nn
 
 from torchmcl.audio.features import StftFeatures
+from torchmcl.directions import from_vectors, to_vectors
 from torchmcl.heads import HypothesisHead, Scores
 from torchmcl.hypotheses import Hypotheses
 from torchmcl.voronoi.supports import Sphere
@@ -44,7 +45,7 @@ class DirectionHead(nn.Module):
         self.head = HypothesisHead(features, hypotheses, dim, scores)
         if spread:
             start = Sphere().sample((hypotheses,))
-            start = start if output == "angles" else _vectors(start)
+            start = start if output == "angles" else to_vectors(start)
             with torch.no_grad():
                 self.head.projection.bias[: hypotheses * dim] = start.flatten()
 
@@ -53,7 +54,7 @@ class DirectionHead(nn.Module):
         hypotheses = self.head(features)
         if self.output == "angles":
             return hypotheses
-        return Hypotheses(_directions(hypotheses.points), hypotheses.logits, hypotheses.link)
+        return Hypotheses(from_vectors(hypotheses.points, least=1e-6), hypotheses.logits, hypotheses.link)
 
 
 class SELDNet(nn.Module):
@@ -118,16 +119,3 @@ def _block(channels: int, filters: int, pool: int) -> nn.Sequential:
         nn.MaxPool2d((1, pool)) if pool > 1 else nn.Identity(),
         nn.ReLU(),
     )
-
-
-def _vectors(directions: Tensor) -> Tensor:
-    azimuth, elevation = directions.unbind(-1)
-    level = elevation.cos()
-    return torch.stack([level * azimuth.cos(), level * azimuth.sin(), elevation.sin()], -1)
-
-
-def _directions(vectors: Tensor) -> Tensor:
-    x, y, z = vectors.unbind(-1)
-    # A vector along the axis has no azimuth, and its square root no slope: both are taken at a tiny radius.
-    level = (x.square() + y.square() + 1e-12).sqrt()
-    return torch.stack([torch.atan2(y, x + (level < 2e-6) * 1e-6), torch.atan2(z, level)], -1)

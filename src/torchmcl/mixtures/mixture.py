@@ -9,7 +9,7 @@ from torch import Tensor
 from torch.distributions import Distribution, constraints
 
 from torchmcl.errors import check_coordinates, check_integer, check_positive
-from torchmcl.hypotheses import Hypotheses
+from torchmcl.hypotheses import Hypotheses, check_hypotheses
 from torchmcl.mixtures._quantiles import line_quantiles
 from torchmcl.mixtures.kernels import Kernel, LineKernel, kernel_named
 from torchmcl.voronoi.estimates import Estimate
@@ -41,12 +41,8 @@ class KernelMixture(Distribution):
     arg_constraints: dict[str, constraints.Constraint] = {}  # noqa: RUF012  (as the base class has it)
 
     def __init__(self, hypotheses: Hypotheses, kernel: str | Kernel = "gaussian") -> None:
-        if not isinstance(hypotheses, Hypotheses):
-            raise TypeError(f"hypotheses must be Hypotheses, got {type(hypotheses).__name__}")
-        if hypotheses.widths is None:
-            raise ValueError(
-                "hypotheses have no widths: a mixture of kernels needs them (HypothesisHead(..., widths=True))"
-            )
+        check_hypotheses(hypotheses, widths=True)
+        assert hypotheses.widths is not None
         check_positive("widths", hypotheses.widths)
         self.kernel = kernel_named(kernel)
         self.kernel.check_dim(hypotheses.dim)

@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.distributions import Distribution, constraints
 
 from torchmcl.errors import check_coordinates, check_integer, check_sizes
-from torchmcl.hypotheses import Hypotheses
+from torchmcl.hypotheses import Hypotheses, check_hypotheses
 from torchmcl.voronoi._cells import Cells
 from torchmcl.voronoi.estimates import Estimate
 from torchmcl.voronoi.laws import Dirac, Law, Uniform  # noqa: F401
@@ -48,8 +48,7 @@ class VoronoiMixture(Distribution):
     arg_constraints: dict[str, constraints.Constraint] = {}  # noqa: RUF012  (as the base class has it)
 
     def __init__(self, hypotheses: Hypotheses, law: Law) -> None:
-        if not isinstance(hypotheses, Hypotheses):
-            raise TypeError(f"hypotheses must be Hypotheses, got {type(hypotheses).__name__}")
+        check_hypotheses(hypotheses)
         if not isinstance(law, Law):
             raise TypeError(f"law must be Dirac(), Uniform(support) or Gaussian(scale), got {law!r}")
         self.hypotheses, self.law = hypotheses, law
