@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from torchmcl.errors import UserError
-from torchmcl.runs.jobs import Job, run_jobs
+from torchmcl.experiments.jobs import Job, run_jobs
 
 pytest.importorskip("ray")
 

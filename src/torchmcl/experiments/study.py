@@ -12,10 +12,10 @@ from torchmcl.experiments import figures
 from torchmcl.experiments.build import build_data
 from torchmcl.experiments.compose import compose_config
 from torchmcl.experiments.figures import Result
+from torchmcl.experiments.jobs import Job, check_place, run_jobs
 from torchmcl.experiments.published import ANSYN, RESYN, Cells
 from torchmcl.experiments.tables import Line, Sheet, write_sheet
 from torchmcl.experiments.train import member_seeds, train
-from torchmcl.runs.jobs import Job, check_place, run_jobs
 
 __all__ = ["STUDIES", "Part", "Row", "Study", "run_study"]
 

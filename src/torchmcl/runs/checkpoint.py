@@ -10,10 +10,9 @@ from lightning.pytorch.plugins.io import TorchCheckpointIO
 
 from torchmcl.errors import UserError
 from torchmcl.runs.files import atomic
+from torchmcl.runs.folder import CHECKPOINT
 
 __all__ = ["CHECKPOINT", "AtomicCheckpoints"]
-
-CHECKPOINT = "last.ckpt"
 
 
 class AtomicCheckpoints(TorchCheckpointIO):

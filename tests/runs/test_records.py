@@ -1,0 +1,88 @@
+"""Records come back as they were, or a sentence says what is wrong with the file."""
+
+import json
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from torchmcl.errors import UserError
+from torchmcl.runs.records import from_plain, read_record, write_record
+
+
+@dataclass(frozen=True)
+class Part:
+    name: str
+    values: list[float] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Whole:
+    count: int
+    share: float
+    kind: Literal["a", "b"]
+    parts: tuple[Part, ...]
+    pair: tuple[int, str]
+    named: dict[str, Part]
+    maybe: float | None = None
+
+
+WHOLE = Whole(1, 0.5, "a", (Part("x", [1.0, 2.0]),), (3, "y"), {"z": Part("z")})
+
+
+def plain() -> dict[str, Any]:
+    return {
+        "count": 1, "share": 0.5, "kind": "a", "parts": [{"name": "x", "values": [1, 2]}], "pair": [3, "y"],
+        "named": {"z": {"name": "z", "values": []}},
+    }  # fmt: skip
+
+
+def test_there_and_back(tmp_path):
+    write_record(tmp_path / "a.json", WHOLE)
+    assert read_record(tmp_path / "a.json", Whole) == WHOLE
+    written = json.loads((tmp_path / "a.json").read_text())
+    assert set(written["provenance"]) == {"torchmcl", "torch", "python", "commit"}
+    assert from_plain(Whole, plain()) == WHOLE
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "said"),
+    [
+        ("count", 1.5, "count is 1.5, must be int"),
+        ("count", True, "count is True, must be int"),
+        ("share", "x", "share is 'x', must be float"),
+        ("kind", "c", "kind is 'c', must be"),
+        ("kind", [], r"kind is \[\], must be"),
+        ("parts", {}, "parts is {}, must be"),
+        ("parts", [{"name": 1}], r"parts\[0\].name is 1, must be str"),
+        ("parts", [{"values": []}], r"parts\[0\].name is missing"),
+        ("parts", [{"name": "x", "more": 1}], r"parts\[0\].more is unknown; there are name, values"),
+        ("pair", [1], "pair has 1 entries, must have 2"),
+        ("named", {"z": 1}, "named.z is 1, must be Part"),
+        ("maybe", "x", "maybe is 'x', must be float or null"),
+        ("more", 1, "more is unknown"),
+    ],
+)
+def test_what_is_wrong_is_named(key, value, said, tmp_path):
+    (tmp_path / "a.json").write_text(json.dumps({**plain(), key: value}))
+    with pytest.raises(UserError, match=rf"a\.json: {said}"):
+        read_record(tmp_path / "a.json", Whole)
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(),
+    lambda children: st.lists(children, max_size=3) | st.dictionaries(st.text(), children, max_size=3),
+    max_leaves=8,
+)
+
+
+@given(st.sampled_from(sorted(plain())), JSON)
+def test_any_value_is_taken_or_refused_with_one_sentence(key, value):
+    said = ""
+    try:
+        from_plain(Whole, {**plain(), key: value})
+    except UserError as error:
+        said = str(error)
+    assert "\n" not in said

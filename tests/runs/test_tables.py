@@ -1,0 +1,59 @@
+"""One description, four forms."""
+
+from html.parser import HTMLParser
+
+import pytest
+from rich.console import Console
+
+from torchmcl.runs.figures import save_figure
+from torchmcl.runs.tables import Column, Row, Table, write_tables
+
+TABLE = Table(
+    "Errors of [bold]all[/bold]",
+    [Column("EMD", 2, "min"), Column("recall", 1, "max", 100.0, " %"), Column("n")],
+    [
+        Row("ours & <b>", [(1.0, 0.5), 0.25, 3]),
+        Row("ε|other", [2.0, 0.5, None]),
+        Row("bound", [0.1, "none", 2], ranked=False),
+    ],
+    "method",
+)
+
+
+def test_every_form_has_every_cell_and_the_best_in_bold():
+    markdown, latex, html = TABLE.markdown(), TABLE.latex(), TABLE.html()
+    assert "| ours & <b> | **1.00 ± 0.50** | 25.0 % | 3 |" in markdown
+    assert "| ε\\|other | 2.00 | **50.0 %** |  |" in markdown
+    assert "| bound | 0.10 | none | 2 |" in markdown
+    assert r"ours \& <b> & \textbf{1.00 $\pm$ 0.50} & 25.0 \% & 3 \\" in latex
+    assert latex.count("\\\\") == 4
+    assert "<td><b>50.0 %</b></td>" in html
+    assert "ours &amp; &lt;b&gt;" in html
+    console = Console(width=100, record=True, quiet=True)
+    console.print(TABLE.terminal())
+    shown = console.export_text()
+    assert "Errors of [bold]all[/bold]" in shown
+    assert "1.00 ± 0.50" in shown
+
+
+def test_a_row_with_too_few_cells_is_named():
+    with pytest.raises(ValueError, match="row 'x' has 0 cells, must have 1"):
+        Table("", [Column("a")], [Row("x", [])])
+
+
+def test_tables_and_figures_are_written_whole_and_the_same_each_time(tmp_path):
+    from matplotlib.figure import Figure
+
+    def write(folder):
+        figure = Figure()
+        figure.subplots().plot([0, 1])
+        return [
+            *write_tables(folder / "v1.table", "All", [TABLE, TABLE]),
+            *save_figure(figure, folder / "f.png"),
+        ]
+
+    first, second = write(tmp_path / "a"), write(tmp_path / "b")
+    assert [path.name for path in first] == ["v1.table.md", "v1.table.tex", "v1.table.html", "f.pdf", "f.png"]
+    assert all(one.read_bytes() == two.read_bytes() for one, two in zip(first, second, strict=True))
+    HTMLParser().feed(first[2].read_text())
+    assert first[2].read_text().count("<table>") == 2
