@@ -1,5 +1,6 @@
 """One description, four forms."""
 
+import io
 from html.parser import HTMLParser
 
 import pytest
@@ -29,9 +30,9 @@ def test_every_form_has_every_cell_and_the_best_in_bold():
     assert latex.count("\\\\") == 4
     assert "<td><b>50.0 %</b></td>" in html
     assert "ours &amp; &lt;b&gt;" in html
-    console = Console(width=100, record=True, quiet=True)
+    console = Console(width=100, file=io.StringIO())
     console.print(TABLE.terminal())
-    shown = console.export_text()
+    shown = console.file.getvalue()
     assert "Errors of [bold]all[/bold]" in shown
     assert "1.00 ± 0.50" in shown
 
