@@ -14,7 +14,7 @@ from scipy.signal import resample_poly
 from torchmcl.audio.synthesis import SOUNDS, synthesise
 from torchmcl.errors import UserError
 
-__all__ = ["Clip", "by_label", "deal", "folder_clips", "load", "synthesised_clips", "trim"]
+__all__ = ["Clip", "by_label", "deal", "folder_clips", "load", "load_whole", "synthesised_clips", "trim"]
 
 LONGEST = 5.0
 READ_AT_MOST = 60.0
@@ -111,18 +111,22 @@ def load(clip: Clip, sample_rate: int) -> Float32[np.ndarray, "samples"]:
 
     The level is the root mean square of what is less than 30 dB below the loudest moment.
     """
-    if clip.path is None:
-        words = [clip.seed, sorted(SOUNDS).index(clip.label), clip.number]
-        signal = synthesise(clip.label, np.random.default_rng(words), sample_rate)
-    else:
-        signal = _read(clip.path, sample_rate)
-    signal = trim(signal, sample_rate)
+    signal = trim(load_whole(clip, sample_rate), sample_rate)
     if not len(signal):
         raise UserError(f"{clip.path}: is silent")
     signal = _faded(signal, sample_rate)
     energy = _frame_energy(signal, sample_rate)
     level = np.sqrt(energy[energy > energy.max() * 1e-3].mean())
     return _frozen((signal / level).astype(np.float32))
+
+
+@lru_cache(maxsize=512)
+def load_whole(clip: Clip, sample_rate: int) -> Signal:
+    """The clip as one channel at `sample_rate`, as it is."""
+    if clip.path is None:
+        words = [clip.seed, sorted(SOUNDS).index(clip.label), clip.number]
+        return synthesise(clip.label, np.random.default_rng(words), sample_rate)
+    return _read(clip.path, sample_rate)
 
 
 def trim(signal: Signal, sample_rate: int, floor: float = -30.0, pause: float = 0.3) -> Signal:
