@@ -14,6 +14,7 @@ from matplotlib.lines import Line2D
 
 from torchmcl.audio.datasets import Event, Recording, open_sound
 from torchmcl.audio.foa import Convention, intensity_directions, unit_vectors
+from torchmcl.audio.predictions import OUTPUT, Localization, Source, stretches
 from torchmcl.audio.targets import HOP
 
 __all__ = ["HEAT_CELL", "directions_figure", "heat_map", "recording_figure", "timeline"]
@@ -96,12 +97,13 @@ def recording_figure(recording: Recording, convention: Convention, title: str) -
     return figure
 
 
-def heat_map(heat: Float[np.ndarray, "elevations azimuths"], title: str) -> Figure:
-    """A heat map of scores over all directions, blurred by 6 degrees and relative to its maximum.
+def heat_map(heat: Float[np.ndarray, "elevations azimuths"], title: str, found: Localization) -> Figure:
+    """A heat map of scores over all directions, blurred by 6 degrees and relative to its maximum, with the tracks.
 
     Args:
         heat: Sums of scores in cells of 5 x 5 degrees, from elevation -90 and azimuth -180 on.
         title: Of the figure.
+        found: The tracks that are drawn, each with its number where it is heard longest.
 
     Returns:
         The figure; left is left.
@@ -114,8 +116,16 @@ def heat_map(heat: Float[np.ndarray, "elevations azimuths"], title: str) -> Figu
     axes = figure.subplots()
     edges = np.arange(-180, 181, HEAT_CELL), np.arange(-90, 91, HEAT_CELL)
     shares = (blurred / max(blurred.max(), 1e-12)).reshape(heat.shape)
-    mesh = axes.pcolormesh(*edges, shares, cmap="magma", vmin=0, vmax=1)
+    mesh = axes.pcolormesh(*edges, shares, cmap="gray_r", vmin=0, vmax=1.3)
     figure.colorbar(mesh, label="score, relative to its maximum")
+    for track, path in _longest_stretches(found).items():
+        azimuth, elevation = np.degrees([(s.azimuth, s.elevation) for s in path]).T
+        axes.plot(*_unwrapped(azimuth, elevation), color=_track_color(track), lw=2)
+        middle = len(path) // 2
+        axes.plot(azimuth[middle], elevation[middle], "o", color=_track_color(track), ms=13, mec="white")
+        axes.text(
+            azimuth[middle], elevation[middle], str(track), color="white", ha="center", va="center", size=8
+        )
     axes.set(
         title=title, xlabel="azimuth in degrees (left is positive)", ylabel="elevation in degrees",
         xlim=(180, -180), ylim=(-90, 90), xticks=range(-180, 181, 45), yticks=range(-90, 91, 30), aspect="equal",
@@ -123,14 +133,12 @@ def heat_map(heat: Float[np.ndarray, "elevations azimuths"], title: str) -> Figu
     return figure
 
 
-def timeline(
-    points: Float[np.ndarray, "drawn 4"], counts: Float[np.ndarray, "frames 2"], title: str
-) -> Figure:
-    """Azimuth and elevation over time, colored by score, and the estimated number of sources.
+def timeline(points: Float[np.ndarray, "drawn 4"], found: Localization, title: str) -> Figure:
+    """Tracks over time in their own colors with their regions, hypotheses behind them, and the number of sources.
 
     Args:
-        points: Rows of time (seconds), azimuth and elevation (degrees) and score.
-        counts: Rows of time (seconds) and number of sources.
+        points: Hypotheses as rows of time (seconds), azimuth and elevation (degrees) and score.
+        found: The tracks and the counts.
         title: Of the figure.
 
     Returns:
@@ -138,21 +146,71 @@ def timeline(
     """
     figure = Figure(figsize=(11, 8), layout="constrained", dpi=120)
     top, middle, bottom = figure.subplots(3, 1, sharex=True, height_ratios=[4, 3, 2])
-    figure.suptitle(title)
-    order = points[points[:, 3].argsort()]
-    for axes, column, name, limit, step in ((top, 1, "azimuth", 180, 45), (middle, 2, "elevation", 90, 45)):
-        dots = axes.scatter(
-            order[:, 0], order[:, column], c=order[:, 3], s=4, cmap="viridis_r", vmin=0, vmax=1
+    region = "" if np.isnan(found.coverage) else f", shaded: {found.coverage:.0%} region"
+    figure.suptitle(f"{title} (lines: tracks, gray: hypotheses{region})")
+    for axes, column, name, limit in ((top, 1, "azimuth", 180), (middle, 2, "elevation", 90)):
+        # A scatter of 20,000 points is one image in place of as many markers.
+        axes.scatter(
+            points[:, 0], points[:, column], c=points[:, 3], s=3, cmap="Greys", vmin=0, vmax=2, rasterized=True
         )
-        axes.set(
-            ylabel=f"{name} (degrees)", ylim=(-limit - 5, limit + 5), yticks=range(-limit, limit + 1, step)
-        )
+        for first, _, path in stretches(found):
+            _draw_track(axes, first, path, column)
+        axes.set(ylabel=f"{name} (degrees)", ylim=(-limit - 5, limit + 5), yticks=range(-limit, limit + 1, 45))
         axes.grid(alpha=0.3)
-    figure.colorbar(dots, ax=(top, middle), label="score")
-    bottom.plot(*counts.T, lw=0.8)
-    bottom.set(ylabel="number of sources", xlabel="time (seconds)", ylim=(0, None))
-    bottom.grid(alpha=0.3)
+    _draw_counts(bottom, found.counts)
+    bottom.set(xlabel="time (seconds)", xlim=(0, max(len(found.sources) * OUTPUT * HOP, OUTPUT * HOP)))
+    tracks = sorted({source.track for sources in found.sources for source in sources})[:_PALETTE]
+    handles = [Line2D([], [], color=_track_color(track), lw=3, label=f"source {track}") for track in tracks]
+    if handles:
+        figure.legend(handles=handles, loc="outside right upper", frameon=False)
     return figure
+
+
+def _draw_track(axes: Axes, first: int, path: Sequence[Source], column: int) -> None:
+    times = (first + np.arange(len(path)) + 0.5) * OUTPUT * HOP
+    color = _track_color(path[0].track)
+    azimuth, elevation, radius = np.degrees([(s.azimuth, s.elevation, s.radius) for s in path]).T
+    # A circle on the sphere is wider in azimuth the higher it lies.
+    half = np.minimum(radius / np.maximum(np.cos(np.radians(elevation)), 0.1), 180) if column == 1 else radius
+    angle = azimuth if column == 1 else elevation
+    if len(path) == 1:
+        axes.plot(times, angle, ".", color=color, ms=5)
+        return
+    for turn in (-360, 0, 360) if column == 1 else (0,):
+        smooth = np.degrees(np.unwrap(np.radians(angle))) + turn if column == 1 else angle
+        axes.plot(times, smooth, color=color, lw=2)
+        if np.isfinite(half).all():
+            axes.fill_between(times, smooth - half, smooth + half, color=color, alpha=0.15, lw=0)
+
+
+def _draw_counts(axes: Axes, counts: Float[np.ndarray, "outputs 4"]) -> None:
+    """Probabilities as shades of cells, and the most probable number as a line."""
+    seconds = OUTPUT * HOP
+    edges = np.arange(len(counts) + 1) * seconds, np.arange(counts.shape[1] + 1) - 0.5
+    axes.pcolormesh(*edges, counts.T, cmap="Blues", vmin=0, vmax=1, rasterized=True)
+    best = counts.argmax(1)
+    axes.step(edges[0], np.append(best, best[-1:]), where="post", color="black", lw=1)
+    names = [*map(str, range(counts.shape[1] - 1)), f"{counts.shape[1] - 1}+"]
+    axes.set(ylabel="number of sources\n(shade: probability)", yticks=range(counts.shape[1]), yticklabels=names)
+
+
+def _longest_stretches(found: Localization) -> dict[int, list[Source]]:
+    longest: dict[int, list[Source]] = {}
+    for _, _, path in stretches(found):
+        track = path[0].track
+        if len(path) > len(longest.get(track, [])):
+            longest[track] = path
+    return longest
+
+
+def _unwrapped(azimuth: np.ndarray, elevation: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """With a gap where a line would cross the whole map."""
+    breaks = np.flatnonzero(np.abs(np.diff(azimuth)) > 180) + 1
+    return np.insert(azimuth, breaks, np.nan), np.insert(elevation, breaks, np.nan)
+
+
+def _track_color(track: int) -> str:
+    return to_hex(colormaps["tab10"](track % 10))
 
 
 def _spectrogram(axes: Axes, pressure: Int16[np.ndarray, "samples"], rate: int) -> None:

@@ -1,19 +1,22 @@
-"""Predicted directions as files: CSV, JSON, a heat map and a timeline."""
+"""Predicted directions: hypotheses of each frame, and the sources that they are linked to."""
 
 import csv
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Float, Float32
 
-from torchmcl.audio.foa import directions, unit_vectors
+from torchmcl.audio.calibration import Calibration, count_evidence
+from torchmcl.audio.foa import directions
+from torchmcl.audio.roomnet import COUNTS
 from torchmcl.audio.targets import HOP
+from torchmcl.audio.tracks import OPERATING_POINTS, Candidates, Told, Tracker, Tracking, candidates, link
 from torchmcl.runs.files import atomic, write_json, write_text
 
-__all__ = ["ENDINGS", "Localization", "sources", "write_predictions"]
+__all__ = ["ENDINGS", "OUTPUT", "Frames", "Localization", "Source", "follow", "stretches", "write_predictions"]
 
 OUTPUT = 5
 """Frames of 20 ms in an output frame: 100 ms, as in DCASE."""
@@ -21,82 +24,154 @@ OUTPUT = 5
 DRAWN = 20_000
 """Frames in the timeline at most; a long recording is subsampled."""
 
-NEAR = math.radians(20)
-"""Hypotheses within this angle of a better one belong to the same source."""
+AUDIBLE = 0.01
+"""Hypotheses with a smaller score are not written."""
 
-ENDINGS = (".csv", "-hypotheses.csv", ".json", "-map.png", "-timeline.png")
+ENDINGS = (
+    ".csv",
+    "-dcase2019.csv",
+    "-labels.txt",
+    ".jsonl",
+    ".json",
+    "-counts.csv",
+    "-hypotheses.csv",
+    "-map.png",
+    "-timeline.png",
+)
 """Of the names of the files that are written for a recording."""
 
+ODAS_SLOTS = 4
 
-class Localization(NamedTuple):
-    """The K hypotheses of each frame of 20 ms.
+
+@dataclass(frozen=True)
+class Frames:
+    """The hypotheses of successive frames of 20 ms.
 
     Args:
         directions: (azimuth, elevation) in radians.
-        scores: From 0 to 1; their sum over hypotheses estimates the number of sources.
+        scores: From 0 to 1.
         times: When each frame starts, in seconds.
+        counts: Probabilities of 0, 1, 2, and 3 or more sources, by the network.
     """
 
     directions: Float32[np.ndarray, "frames hypotheses 2"]
     scores: Float32[np.ndarray, "frames hypotheses"]
     times: Float[np.ndarray, "frames"]
+    counts: Float32[np.ndarray, "frames 4"]
+
+    def __len__(self) -> int:
+        return len(self.times)
+
+    def __getitem__(self, part: slice) -> "Frames":
+        return Frames(self.directions[part], self.scores[part], self.times[part], self.counts[part])
+
+    def starting(self, first: int) -> "Frames":
+        """The same frames, the first of which has that number."""
+        times = (first + np.arange(len(self))) * HOP
+        return Frames(self.directions, self.scores, times, self.counts)
+
+    @classmethod
+    def join(cls, parts: Sequence["Frames"]) -> "Frames":
+        """Frames one after another."""
+        names = ("directions", "scores", "times", "counts")
+        return cls(*(np.concatenate([getattr(part, name) for part in parts]) for name in names))
 
 
-class _Source(NamedTuple):
-    """A source in an output frame of 100 ms; angles in degrees."""
+@dataclass(frozen=True)
+class Source:
+    """A source in an output frame of 100 ms.
 
-    frame: int
+    Attributes:
+        track: Number of the source; the same over time.
+        azimuth: Radians, to the left.
+        elevation: Radians, upwards.
+        score: From 0 to 1.
+        radius: Radians within which the true direction lies with the coverage of the calibration; NaN without one.
+    """
+
     track: int
     azimuth: float
     elevation: float
     score: float
+    radius: float
 
 
-def sources(
-    points: Float[np.ndarray, "frames hypotheses 2"], scores: Float[np.ndarray, "frames hypotheses"]
-) -> list[Float[np.ndarray, "found 3"]]:
-    """The sources of each frame, the strongest first.
+@dataclass(frozen=True)
+class Localization:
+    """What was localized in a recording. Unpacks to `directions, scores, times`.
 
-    There are as many as the scores add up to, rounded. The strongest source is where the score within 20 degrees is
-    largest. Its direction is the mean direction of that score, which is then removed.
+    Attributes:
+        directions: (azimuth, elevation) in radians of the hypotheses of each frame of 20 ms.
+        scores: Of the hypotheses, from 0 to 1.
+        times: When each frame of 20 ms starts, in seconds.
+        sources: For each output frame of 100 ms its sources, the strongest first.
+        counts: For each output frame the probabilities of 0, 1, 2, and 3 or more sources.
+        coverage: Of the regions of the sources; NaN without a calibration.
+    """
+
+    directions: Float32[np.ndarray, "frames hypotheses 2"]
+    scores: Float32[np.ndarray, "frames hypotheses"]
+    times: Float[np.ndarray, "frames"]
+    sources: tuple[tuple[Source, ...], ...]
+    counts: Float[np.ndarray, "outputs 4"]
+    coverage: float
+
+    def __iter__(self) -> Iterator[np.ndarray]:
+        return iter((self.directions, self.scores, self.times))
+
+
+def follow(
+    blocks: Iterable[Frames],
+    settings: Tracking = OPERATING_POINTS["recall"],
+    *,
+    calibration: Calibration | None = None,
+    causal: bool = False,
+) -> Localization:
+    """Link the hypotheses of a recording to tracks, with regions and counts.
 
     Args:
-        points: (azimuth, elevation) in radians.
-        scores: Of the same hypotheses.
-
-    Returns:
-        For each frame rows of azimuth, elevation (radians) and score.
+        blocks: Successive pieces; all but the last must have whole output frames.
+        settings: Of the tracker.
+        calibration: Gives regions and the probabilities of counts.
+        causal: Whether a track is told from its past only.
     """
-    vectors = unit_vectors(points)
-    near = np.einsum("fkc,fjc->fkj", vectors, vectors) > math.cos(NEAR)
-    left = scores.copy()
-    counts = np.rint(scores.sum(-1)).astype(int)
-    found: list[list[np.ndarray]] = [[] for _ in counts]
-    for number in range(int(counts.max(initial=0))):
-        mass = (near * left[:, None, :]).sum(-1)
-        best = mass.argmax(-1)
-        share = near[np.arange(len(best)), best] * left
-        mean = directions(np.einsum("fk,fkc->fc", share, vectors) + 1e-12)
-        for frame in np.nonzero((counts > number) & (mass.max(-1) > 0.05))[0]:
-            found[frame].append(np.append(mean[frame], min(share[frame].sum(), 1.0)))
-        left = left - share
-    return [np.array(rows).reshape(-1, 3) for rows in found]
+    kept = list(blocks)
+    found = [each for block in kept for each in candidates(block.directions, block.scores, stride=OUTPUT)]
+    counts = np.concatenate([_per_output(block.counts) for block in kept])
+    told = _causal(found, settings) if causal else link(found, settings)
+    frames = Frames.join(kept)
+    if calibration is not None:
+        tracks = np.array([len(each) for each in told])
+        scores = np.array([sum(one.score for one in each) for each in told])
+        counts = calibration.probabilities(count_evidence(counts, tracks, scores))
+    sources = tuple(tuple(_source(one, calibration) for one in each) for each in told)
+    coverage = math.nan if calibration is None else calibration.coverage
+    return Localization(frames.directions, frames.scores, frames.times, sources, counts, coverage)
 
 
 def write_predictions(
-    blocks: Iterable[Localization], out: Path, stem: str, duration: float, about: dict[str, object]
+    blocks: Iterable[Frames],
+    out: Path,
+    stem: str,
+    about: dict[str, object],
+    linked: Callable[[Iterable[Frames]], Localization] = follow,
 ) -> list[Path]:
-    """Write all files of one recording; blocks are read once and not kept.
+    """Write all files of one recording.
 
-    `STEM.csv` has a line for each source and 100 ms: frame, class (always 0), track, azimuth, elevation, as DCASE
-    has since 2020, without a header. `STEM-hypotheses.csv` has all hypotheses of each 20 ms with their scores.
+    - `STEM.csv`: a line for each source and 100 ms: frame, class (always 0), track, azimuth, elevation, as DCASE has
+      since 2020, without a header; `STEM-dcase2019.csv`: frame of 20 ms, class, azimuth, elevation.
+    - `STEM-labels.txt`: labels for Audacity, one for each uninterrupted stretch of a track.
+    - `STEM.jsonl`: a line for each 100 ms with unit vectors, as ODAS writes tracked sources.
+    - `STEM.json`: all sources with scores and regions; `STEM-counts.csv`: the probabilities of 0 to 3 sources.
+    - `STEM-hypotheses.csv`: the hypotheses of each 20 ms with a score of at least 0.01.
+    - `STEM-map.png`, `STEM-timeline.png`: pictures.
 
     Args:
         blocks: Successive pieces of the recording.
         out: Folder of the files.
         stem: What their names begin with.
-        duration: Of the recording, in seconds.
         about: What `STEM.json` says besides the sources.
+        linked: From blocks to the sources.
 
     Returns:
         The paths of the files.
@@ -104,67 +179,148 @@ def write_predictions(
     from torchmcl.audio.plots import HEAT_CELL, heat_map, timeline
 
     heat = np.zeros((180 // HEAT_CELL, 360 // HEAT_CELL))
-    every = max(1, math.ceil(duration / HOP / DRAWN))
-    rows: list[_Source] = []
     drawn: list[np.ndarray] = []
-    counts: list[np.ndarray] = []
     with atomic(out / f"{stem}-hypotheses.csv") as temporary, temporary.open("w", newline="") as stream:
         table = csv.writer(stream)
         table.writerow(["time", "hypothesis", "azimuth", "elevation", "score"])
-        for points, scores, times in blocks:
-            degrees = np.degrees(points)
-            table.writerows(_long_rows(times, degrees, scores))
-            rows += _sources_of(points, scores, first=round(times[0] / HOP))
-            heat += _histogram(degrees, scores, HEAT_CELL)
-            drawn.append(_drawn_points(times[::every], degrees[::every], scores[::every]))
-            counts.append(np.stack([times, scores.sum(-1)], -1)[::every])
-    write_text(out / f"{stem}.csv", "".join(map(_line, rows)))
-    write_json(out / f"{stem}.json", {**about, "frame": HOP * OUTPUT, "sources": [_plain(r) for r in rows]})
+
+        def seen() -> Iterator[Frames]:
+            nonlocal heat
+            for block in blocks:
+                degrees = np.degrees(block.directions)
+                table.writerows(_long_rows(block.times, degrees, block.scores))
+                heat += _histogram(degrees, block.scores, HEAT_CELL)
+                drawn.append(_drawn_points(block.times, degrees, block.scores))
+                yield block
+
+        found = linked(seen())
+    write_text(out / f"{stem}.csv", "".join(_dcase(found)))
+    write_text(out / f"{stem}-dcase2019.csv", "".join(_dcase2019(found)))
+    write_text(out / f"{stem}-labels.txt", "".join(_audacity(found)))
+    write_text(out / f"{stem}.jsonl", "".join(_odas(found)))
+    write_text(out / f"{stem}-counts.csv", "".join(_count_lines(found)))
+    coverage = None if math.isnan(found.coverage) else found.coverage
+    plain = {**about, "frame": HOP * OUTPUT, "coverage": coverage, "sources": list(_plain(found))}
+    write_json(out / f"{stem}.json", plain)
+    points = np.concatenate(drawn)
+    points = points[:: max(1, math.ceil(len(points) / DRAWN))]
     for ending, figure in (
-        ("-map.png", heat_map(heat, stem)),
-        ("-timeline.png", timeline(np.concatenate(drawn), np.concatenate(counts), stem)),
+        ("-map.png", heat_map(heat, stem, found)),
+        ("-timeline.png", timeline(points, found, stem)),
     ):
         with atomic(out / f"{stem}{ending}") as temporary:
             figure.savefig(temporary)
     return [out / f"{stem}{ending}" for ending in ENDINGS]
 
 
-def _line(row: _Source) -> str:
-    return f"{row.frame},0,{row.track},{row.azimuth:.0f},{row.elevation:.0f}\n"
+def _per_output(counts: Float[np.ndarray, "frames 4"]) -> Float[np.ndarray, "outputs 4"]:
+    firsts = np.arange(0, len(counts), OUTPUT)
+    sizes = np.diff(np.append(firsts, len(counts)))
+    return np.add.reduceat(counts.astype(float), firsts) / sizes[:, None]
 
 
-def _plain(row: _Source) -> dict[str, float]:
-    return {
-        "time": round(row.frame * HOP * OUTPUT, 3),
-        "track": row.track,
-        "azimuth": round(row.azimuth, 1),
-        "elevation": round(row.elevation, 1),
-        "score": round(row.score, 3),
-    }
+def _causal(found: Sequence[Candidates], settings: Tracking) -> list[list[Told]]:
+    tracker = Tracker(settings)
+    return [tracker.step(each) for each in found]
+
+
+def _source(told: Told, calibration: Calibration | None) -> Source:
+    azimuth, elevation = directions(told.vector)
+    radius = math.nan if calibration is None else math.radians(float(calibration.radius(np.array(told.score))))
+    return Source(told.track, float(azimuth), float(elevation), told.score, radius)
+
+
+def _rounded(source: Source) -> tuple[int, int]:
+    """Whole degrees; azimuth from -180 to 179, as DCASE has it."""
+    azimuth = round(math.degrees(source.azimuth))
+    return (azimuth + 180) % 360 - 180, round(math.degrees(source.elevation))
+
+
+def _dcase(found: Localization) -> Iterator[str]:
+    for frame, sources in enumerate(found.sources):
+        for source in sources:
+            azimuth, elevation = _rounded(source)
+            yield f"{frame},0,{source.track},{azimuth},{elevation}\n"
+
+
+def _dcase2019(found: Localization) -> Iterator[str]:
+    for frame, sources in enumerate(found.sources):
+        for part in range(OUTPUT):
+            for source in sources:
+                azimuth, elevation = _rounded(source)
+                yield f"{frame * OUTPUT + part},0,{azimuth},{elevation}\n"
+
+
+def stretches(found: Localization) -> list[tuple[int, int, list[Source]]]:
+    """Uninterrupted stretches of tracks: first frame, frame after the last, and the sources between."""
+    open_: dict[int, tuple[int, list[Source]]] = {}
+    done: list[tuple[int, int, list[Source]]] = []
+    for frame, sources in enumerate([*found.sources, ()]):
+        present = {source.track: source for source in sources}
+        for track in [track for track in open_ if track not in present]:
+            first, path = open_.pop(track)
+            done.append((first, frame, path))
+        for track, source in present.items():
+            open_.setdefault(track, (frame, []))[1].append(source)
+    return sorted(done, key=lambda stretch: (stretch[0], stretch[2][0].track))
+
+
+def _audacity(found: Localization) -> Iterator[str]:
+    for first, end, path in stretches(found):
+        azimuth, elevation = _rounded(path[len(path) // 2])
+        seconds = HOP * OUTPUT
+        yield (
+            f"{first * seconds:.3f}\t{end * seconds:.3f}\t"
+            f"source {path[0].track} at azimuth {azimuth}, elevation {elevation}\n"
+        )
+
+
+def _odas(found: Localization) -> Iterator[str]:
+    for frame, sources in enumerate(found.sources):
+        slots = [
+            f'{{"id": {s.track + 1}, "tag": "dynamic", "x": {math.cos(s.elevation) * math.cos(s.azimuth):.4f}, '
+            f'"y": {math.cos(s.elevation) * math.sin(s.azimuth):.4f}, "z": {math.sin(s.elevation):.4f}, '
+            f'"activity": {s.score:.3f}}}'
+            for s in sources
+        ]
+        empty = '{"id": 0, "tag": "", "x": 0.0, "y": 0.0, "z": 0.0, "activity": 0.0}'
+        slots += [empty] * (ODAS_SLOTS - len(slots))
+        yield f'{{"timeStamp": {frame * round(1000 * HOP * OUTPUT)}, "src": [{", ".join(slots)}]}}\n'
+
+
+def _count_lines(found: Localization) -> Iterator[str]:
+    yield "time," + ",".join(f"p{count}" for count in range(COUNTS)) + "\n"
+    for frame, row in enumerate(found.counts):
+        yield f"{frame * HOP * OUTPUT:.1f}," + ",".join(f"{value:.3f}" for value in row) + "\n"
+
+
+def _plain(found: Localization) -> Iterator[dict[str, float | None]]:
+    for frame, sources in enumerate(found.sources):
+        for source in sources:
+            yield {
+                "time": round(frame * HOP * OUTPUT, 3),
+                "track": source.track,
+                "azimuth": round(math.degrees(source.azimuth), 1),
+                "elevation": round(math.degrees(source.elevation), 1),
+                "score": round(source.score, 3),
+                "radius": None if math.isnan(source.radius) else round(math.degrees(source.radius), 1),
+            }
 
 
 def _long_rows(times: np.ndarray, degrees: np.ndarray, scores: np.ndarray) -> Iterator[list[object]]:
-    for time, places, values in zip(times, degrees, scores, strict=True):
-        for index, ((azimuth, elevation), score) in enumerate(zip(places, values, strict=True)):
-            yield [f"{time:.2f}", index, f"{azimuth:.1f}", f"{elevation:.1f}", f"{score:.3f}"]
-
-
-def _sources_of(points: np.ndarray, scores: np.ndarray, first: int) -> list[_Source]:
-    """From the frame in the middle of each 100 ms."""
-    middle = slice(OUTPUT // 2, None, OUTPUT)
-    return [
-        _Source(first // OUTPUT + index, track, math.degrees(row[0]), math.degrees(row[1]), float(row[2]))
-        for index, rows in enumerate(sources(points[middle], scores[middle]))
-        for track, row in enumerate(rows)
-    ]
+    frames, hypotheses = np.nonzero(scores >= AUDIBLE)
+    azimuths, elevations = degrees[frames, hypotheses].T
+    rows = zip(times[frames], hypotheses, azimuths, elevations, scores[frames, hypotheses], strict=True)
+    for time, hypothesis, azimuth, elevation, score in rows:
+        yield [f"{time:.2f}", hypothesis, f"{azimuth:.1f}", f"{elevation:.1f}", f"{score:.3f}"]
 
 
 def _drawn_points(
     times: np.ndarray, degrees: np.ndarray, scores: np.ndarray
 ) -> Float[np.ndarray, "points 4"]:
-    at = np.broadcast_to(times[:, None], scores.shape)
-    points = np.concatenate([at[..., None], degrees, scores[..., None]], -1).reshape(-1, 4)
-    return points[points[:, 3] > 0.1]
+    frames, hypotheses = np.nonzero(scores > 0.1)
+    columns = [times[frames], *degrees[frames, hypotheses].T, scores[frames, hypotheses]]
+    return np.stack(columns, -1).astype(np.float32)
 
 
 def _histogram(

@@ -14,6 +14,7 @@ from safetensors.torch import load_file, save
 from torch import Tensor, nn
 
 from torchmcl.audio.features import Content, StftFeatures
+from torchmcl.audio.roomnet import COUNTS, RoomNet
 from torchmcl.audio.seldnet import Output, SELDNet
 from torchmcl.ensemble import Ensemble
 from torchmcl.errors import UserError
@@ -48,7 +49,7 @@ LIMITS: dict[str, tuple[int, int]] = {
     "members": (1, 1000),
 }
 CHOICES: dict[str, tuple[str | None, ...]] = {
-    "architecture": ("SELDNet",),
+    "architecture": ("SELDNet", "RoomNet"),
     "scores": ("sigmoid", "softmax", None),
     "output": get_args(Output),
     "content": get_args(Content),
@@ -57,7 +58,7 @@ CHOICES: dict[str, tuple[str | None, ...]] = {
 
 @dataclass(frozen=True)
 class NetworkDescription:
-    """Everything that is needed to build a `SELDNet` with its features, or an ensemble of several.
+    """Everything that is needed to build a `SELDNet` or `RoomNet` with its features, or an ensemble of several.
 
     Args:
         method: The name of the method that it was trained with.
@@ -74,7 +75,7 @@ class NetworkDescription:
         units: Of each recurrent layer and direction.
         layers: Recurrent layers.
         members: Networks of an ensemble; 1 is a single network.
-        architecture: Always `"SELDNet"`.
+        architecture: `"SELDNet"`, the network of the paper, or `"RoomNet"`, that of the bundled model.
     """
 
     method: str
@@ -145,7 +146,7 @@ class NetworkDescription:
         networks = [self.build_member(spread=spread) for _ in range(self.members)]
         return networks[0] if len(networks) == 1 else Ensemble(networks)
 
-    def build_member(self, *, spread: bool = False) -> SELDNet:
+    def build_member(self, *, spread: bool = False) -> SELDNet | RoomNet:
         """One network with new weights.
 
         Args:
@@ -171,7 +172,10 @@ class NetworkDescription:
         recurrence = sum(6 * self.units * (width + self.units + 2) for width in inputs)
         outputs = self.hypotheses * ((2 if self.output == "angles" else 3) + (self.scores is not None))
         head = outputs * (2 * self.units + 1)
-        return self.members * (convolutions + 2 * FRAMES * sequence + recurrence + head)
+        room = self.architecture == "RoomNet"
+        norm = 2 * sequence * (1 if room else FRAMES)
+        count = COUNTS * (2 * self.units + 1) if room else 0
+        return self.members * (convolutions + norm + recurrence + head + count)
 
     def check_size(self) -> None:
         """Refuse a network that would fill the memory, before it is built."""
@@ -181,22 +185,22 @@ class NetworkDescription:
                 "take fewer filters, units, layers or members"
             )
 
-    def _network(self, spread: bool) -> SELDNet:
+    def _network(self, spread: bool) -> SELDNet | RoomNet:
         features = StftFeatures(
             self.sample_rate, nfft=self.nfft, stride=self.stride, bins=self.bins, content=self.content
         )
-        return SELDNet(
-            features,
-            self.hypotheses,
-            scores=self.scores,
-            output=self.output,
-            spread=spread,
-            filters=self.filters,
-            pools=self.pools,
-            units=self.units,
-            layers=self.layers,
-            frames=FRAMES,
-        )
+        sizes: dict[str, Any] = {
+            "scores": self.scores,
+            "output": self.output,
+            "spread": spread,
+            "filters": self.filters,
+            "pools": self.pools,
+            "units": self.units,
+            "layers": self.layers,
+        }
+        if self.architecture == "RoomNet":
+            return RoomNet(features, self.hypotheses, **sizes)
+        return SELDNet(features, self.hypotheses, frames=FRAMES, **sizes)
 
 
 def load_pretrained(folder: str | Path) -> tuple[NetworkDescription, nn.Module]:

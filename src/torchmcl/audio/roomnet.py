@@ -1,17 +1,17 @@
 """The network of the bundled localizer: SELDNet with level normalization and a count head."""
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
 
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
 from torchmcl.audio.features import StftFeatures
-from torchmcl.audio.seldnet import SELDNet
+from torchmcl.audio.seldnet import Output, SELDNet
+from torchmcl.heads import Scores
 from torchmcl.hypotheses import Hypotheses
 
-__all__ = ["COUNTS", "RoomNet", "RoomNetSettings"]
+__all__ = ["COUNTS", "CountedHypotheses", "RoomNet"]
 
 COUNTS = 4
 """Classes of the count head: 0, 1, 2, and 3 or more sources."""
@@ -20,34 +20,25 @@ LEVEL = 0.06
 """Root mean square of W to which each window is scaled."""
 
 SILENCE = 1e-12
-"""Windows below are digital silence and are not amplified further."""
+"""Quieter windows are digital silence and are not amplified further."""
 
 
-@dataclass(frozen=True)
-class RoomNetSettings:
-    """Size of a `RoomNet`.
+class CountedHypotheses(Hypotheses):
+    """Hypotheses with the logits of the number of sources, `(*batch, 4)`: 0, 1, 2, and 3 or more."""
 
-    Attributes:
-        hypotheses: K.
-        sample_rate: Hz, of the sound that the network takes.
-        bands: Frequency bands up to 6.4 kHz.
-        filters: Channels of the convolutions.
-        pools: Max-pooling over frequency after each convolution.
-        units: Units of the recurrent layers, in each direction of time.
-        layers: Number of recurrent layers.
-    """
+    counts: Float[Tensor, "*batch 4"]
 
-    hypotheses: int = 8
-    sample_rate: int = 16000
-    bands: int = 64
-    filters: int = 48
-    pools: Sequence[int] = (8, 2, 1)
-    units: int = 96
-    layers: int = 2
+    @classmethod
+    def of(cls, hypotheses: Hypotheses, counts: Float[Tensor, "*batch 4"]) -> "CountedHypotheses":
+        """Attach counts.
 
-    def plain(self) -> dict[str, object]:
-        """As it is written to JSON."""
-        return {**asdict(self), "pools": list(self.pools)}
+        Args:
+            hypotheses: Directions with scores.
+            counts: Logits.
+        """
+        found = cls(hypotheses.points, hypotheses.logits, hypotheses.link)
+        object.__setattr__(found, "counts", counts)
+        return found
 
 
 class RoomNet(nn.Module):
@@ -57,40 +48,58 @@ class RoomNet(nn.Module):
     recording. Features are normalized over the window with one scale and offset a feature, so that a window may have
     any length.
 
-    >>> network = RoomNet(RoomNetSettings(hypotheses=5))
-    >>> hypotheses, counts = network(torch.zeros(2, 4, 8000))
-    >>> hypotheses.points.shape, counts.shape
-    (torch.Size([2, 25, 5, 2]), torch.Size([2, 25, 4]))
+    Args:
+        features: The first layer.
+        hypotheses: K.
+        scores: How logits become scores.
+        output: What the head predicts, see `DirectionHead`.
+        spread: Whether hypotheses start all over the sphere.
+        filters: Channels of each convolution.
+        pools: Max-pooling over frequency after each convolution.
+        units: Of each recurrent layer and direction.
+        layers: Recurrent layers.
+
+    Example:
+        >>> features = StftFeatures(16000, nfft=640, stride=4, bins=64, content="band_intensity")
+        >>> predicted = RoomNet(features, 5, filters=8, pools=(8, 2), units=8, layers=1)(torch.zeros(2, 4, 8000))
+        >>> predicted.points.shape, predicted.counts.shape
+        (torch.Size([2, 25, 5, 2]), torch.Size([2, 25, 4]))
     """
 
-    def __init__(self, settings: RoomNetSettings) -> None:
+    def __init__(
+        self,
+        features: StftFeatures,
+        hypotheses: int,
+        *,
+        scores: Scores = "sigmoid",
+        output: Output = "sphere",
+        spread: bool = False,
+        filters: int = 64,
+        pools: Sequence[int] = (8, 2, 1),
+        units: int = 128,
+        layers: int = 2,
+    ) -> None:
         super().__init__()
-        self.settings = settings
-        nfft = settings.sample_rate // 25
-        features = StftFeatures(
-            settings.sample_rate,
-            nfft=nfft,
-            stride=256 // settings.bands,
-            bins=settings.bands,
-            content="band_intensity",
-        )
         base = SELDNet(
             features,
-            settings.hypotheses,
-            spread=True,
-            filters=settings.filters,
-            pools=settings.pools,
-            units=settings.units,
-            layers=settings.layers,
+            hypotheses,
+            scores=scores,
+            output=output,
+            spread=spread,
+            filters=filters,
+            pools=pools,
+            units=units,
+            layers=layers,
+            frames=1,
         )
         self.features, self.convolutions = features, base.convolutions
         self.recurrence, self.head = base.recurrence, base.head
-        width = base.recurrence.input_size
-        self.scale, self.offset = nn.Parameter(torch.ones(width)), nn.Parameter(torch.zeros(width))
-        self.count = nn.Linear(2 * settings.units, COUNTS)
+        self.scale = nn.Parameter(torch.ones(base.recurrence.input_size))
+        self.offset = nn.Parameter(torch.zeros(base.recurrence.input_size))
+        self.count = nn.Linear(2 * units, COUNTS)
 
-    def forward(self, waveform: Float[Tensor, "batch 4 samples"]) -> tuple[Hypotheses, Tensor]:
-        """Hypotheses `(batch, frames)` and the logits of the count `(batch, frames, 4)`."""
+    def forward(self, waveform: Float[Tensor, "batch 4 samples"]) -> CountedHypotheses:
+        """Hypotheses and counts `(batch, frames)`."""
         loudness = waveform[:, :1].square().mean(-1, keepdim=True).sqrt()
         spectrogram = self.features(waveform * (LEVEL / loudness.clamp(min=SILENCE)))
         maps = self.convolutions(spectrogram.contiguous(memory_format=torch.channels_last))
@@ -98,4 +107,4 @@ class RoomNet(nn.Module):
         variance, mean = torch.var_mean(sequence, (1, 2), correction=0, keepdim=True)
         sequence = (sequence - mean) * torch.rsqrt(variance + 1e-5) * self.scale + self.offset
         states, _ = self.recurrence(sequence)
-        return self.head(states), self.count(states)
+        return CountedHypotheses.of(self.head(states), self.count(states))
