@@ -136,7 +136,11 @@ def follow(
         causal: Whether a track is told from its past only.
     """
     kept = list(blocks)
-    found = [each for block in kept for each in candidates(block.directions, block.scores, stride=OUTPUT)]
+    found = [
+        each
+        for block in kept
+        for each in candidates(block.directions, block.scores, stride=OUTPUT, near=settings.near)
+    ]
     counts = np.concatenate([_per_output(block.counts) for block in kept])
     told = _causal(found, settings) if causal else link(found, settings)
     frames = Frames.join(kept)

@@ -9,7 +9,7 @@ forward and backward (Rauch-Tung-Striebel). `Tracker` is the causal part, for li
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
@@ -34,15 +34,19 @@ class Candidates:
 
 @dataclass(frozen=True)
 class Tracking:
-    """Settings of the tracker.
+    """Settings of the tracker; the defaults were chosen on simulated rooms.
 
     Attributes:
+        near: Hypotheses within so many degrees are one candidate.
         gate: Degrees between a track and a candidate at most.
         begin: Score of a candidate that starts a track.
         keep: Score of a candidate that continues a track.
         confirm: Score that a track must reach in some frame to be told.
+        faint: Strength below which a track is not told; the strength is the mean score within 1 s before and after,
+            frames without a candidate included.
         gap: Frames without a candidate after which a track ends.
-        fill: Whether such frames in the middle of a track are told.
+        fill: Whether the frames of a gap are told.
+        hold: Frames without a candidate in which a track is still told live, where the end of a gap is unknown.
         most: Tracks told in a frame at most.
         noise: Standard deviation of a candidate with score 1, degrees.
         agility: Spectral density of the acceleration, (degrees/s^2)^2 s.
@@ -50,29 +54,45 @@ class Tracking:
         step: Seconds between frames.
     """
 
+    near: float = 15.0
     gate: float = 20.0
     begin: float = 0.15
     keep: float = 0.12
-    confirm: float = 0.35
-    gap: int = 6
+    confirm: float = 0.45
+    faint: float = 0.06
+    gap: int = 20
     fill: bool = True
+    hold: int = 5
     most: int = 3
-    noise: float = 8.0
-    agility: float = 300.0
+    noise: float = 15.0
+    agility: float = 60.0
     memory: int = 50
     step: float = 0.1
 
 
 OPERATING_POINTS: dict[Prefer, Tracking] = {
     "recall": Tracking(),
-    "precision": Tracking(begin=0.3, keep=0.3, confirm=0.5, fill=False, gap=3),
+    "precision": Tracking(near=20.0, begin=0.3, keep=0.3, confirm=0.5, faint=0.15, gap=10, fill=False, hold=0),
 }
 """`recall` fills pauses and keeps faint sources; `precision` tells a source only where it is heard."""
+
+AROUND = 10
+"""Frames before and after over which the strength of a track is averaged."""
+
+FORGET = 0.85
+"""Live, the strength is an exponential average that keeps so much of itself in a frame."""
 
 
 @dataclass(frozen=True)
 class Told:
-    """A track in one output frame."""
+    """A track in one output frame.
+
+    Attributes:
+        frame: Number of the output frame.
+        track: Number of the track.
+        vector: Unit vector to the source.
+        score: Strength, the mean score of its candidates around the frame.
+    """
 
     frame: int
     track: int
@@ -85,7 +105,7 @@ def candidates(
     scores: Float[np.ndarray, "frames hypotheses"],
     *,
     stride: int = 5,
-    near: float = 20.0,
+    near: float = 15.0,
     most: int = 4,
     least: float = 0.08,
 ) -> list[Candidates]:
@@ -130,19 +150,34 @@ def candidates(
 
 @dataclass
 class _Track:
-    """State of a filter: position and velocity, and their covariance, which is the same for all axes."""
+    """State of a filter: position and velocity, and their covariance, which is the same for all axes.
+
+    Scores are those of the candidates, 0 in frames without one.
+    """
 
     number: int
-    frames: list[int] = field(default_factory=list)
-    scores: list[float] = field(default_factory=list)
-    filtered: list[np.ndarray] = field(default_factory=list)
-    covariances: list[np.ndarray] = field(default_factory=list)
-    heard: int = 0
-    best: float = 0.0
+    first: int
+    filtered: list[np.ndarray]
+    covariances: list[np.ndarray]
+    scores: list[float]
+    last: int
+    strength: float
 
     @property
     def position(self) -> Float[np.ndarray, "3"]:
         return self.filtered[-1][0]
+
+    @property
+    def best(self) -> float:
+        return max(self.scores)
+
+    def strengths(self) -> Float[np.ndarray, "frames"]:
+        """Mean score around each frame, up to the last one with a candidate."""
+        length = self.last - self.first + 1
+        total = np.cumsum(np.r_[0.0, self.scores[:length]])
+        frames = np.arange(length)
+        late, early = np.minimum(frames + AROUND + 1, length), np.maximum(frames - AROUND, 0)
+        return (total[late] - total[early]) / (2 * AROUND + 1)
 
 
 class Tracker:
@@ -180,28 +215,30 @@ class Tracker:
         taken = self._assign(vectors, scores)
         for index in np.flatnonzero(~taken & (scores >= settings.begin)):
             self._begin(vectors[index], float(scores[index]))
-        silent = [track for track in self.live if self.frame - track.heard > settings.gap]
-        self.ended += silent
-        self.live = [track for track in self.live if self.frame - track.heard <= settings.gap]
+        self.ended += [track for track in self.live if self.frame - track.last > settings.gap]
+        self.live = [track for track in self.live if self.frame - track.last <= settings.gap]
+        for track in self.live:
+            track.strength = FORGET * track.strength + (1 - FORGET) * track.scores[-1]
         told = [
-            Told(self.frame, track.number, track.position, track.scores[-1])
+            Told(self.frame, track.number, track.position, track.strength)
             for track in self.live
-            if track.best >= settings.confirm and (settings.fill or track.heard == self.frame)
+            if track.best >= settings.confirm
+            and track.strength >= settings.faint
+            and self.frame - track.last <= settings.hold
         ]
         return sorted(told, key=lambda each: -each.score)[: settings.most]
 
     def finish(self) -> list[_Track]:
         """All tracks, in the order of their beginning."""
-        return sorted(self.ended + self.live, key=lambda track: (track.frames[0], track.number))
+        return sorted(self.ended + self.live, key=lambda track: (track.first, track.number))
 
     def _predict(self, track: _Track) -> None:
         motion = self._motion
         state = motion @ track.filtered[-1]
         state[0] /= np.linalg.norm(state[0])
-        track.frames.append(self.frame)
         track.filtered.append(state)
         track.covariances.append(motion @ track.covariances[-1] @ motion.T + self._process)
-        track.scores.append(0.5 * track.scores[-1])
+        track.scores.append(0.0)
 
     def _assign(self, vectors: Vectors, scores: Float[np.ndarray, "candidates"]) -> np.ndarray:
         taken = np.zeros(len(vectors), bool)
@@ -225,19 +262,18 @@ class Tracker:
         track.filtered[-1] = _on_sphere(state)
         track.covariances[-1] = covariance - np.outer(gain, covariance[0])
         track.scores[-1] = score
-        track.heard, track.best = self.frame, max(track.best, score)
+        track.last = self.frame
 
     def _begin(self, vector: np.ndarray, score: float) -> None:
         variance = (math.radians(self.settings.noise) / max(score, 0.05)) ** 2
         state = np.stack([vector, np.zeros(3)])
         covariance = np.diag([variance, math.radians(20) ** 2])
-        track = _Track(self._next, [self.frame], [score], [state], [covariance], self.frame, score)
+        self.live.append(_Track(self._next, self.frame, [state], [covariance], [score], self.frame, score))
         self._next += 1
-        self.live.append(track)
 
     def smoothed(self, track: _Track) -> Float[np.ndarray, "frames 3"]:
         """Directions of a track given all its candidates (Rauch-Tung-Striebel)."""
-        motion, length = self._motion, 1 + track.heard - track.frames[0]
+        motion, length = self._motion, 1 + track.last - track.first
         state = track.filtered[length - 1]
         positions = [state[0]]
         for index in range(length - 2, -1, -1):
@@ -274,11 +310,9 @@ def link(found: Sequence[Candidates], settings: Tracking = OPERATING_POINTS["rec
 
 
 def _told(number: int, track: _Track, path: np.ndarray, settings: Tracking) -> Iterator[Told]:
-    first = track.frames[0]
-    for index, vector in enumerate(path):
-        heard = index == 0 or track.scores[index] != 0.5 * track.scores[index - 1]
-        if heard or settings.fill:
-            yield Told(first + index, number, vector, track.scores[index])
+    for index, (vector, strength) in enumerate(zip(path, track.strengths(), strict=True)):
+        if strength >= settings.faint and (settings.fill or track.scores[index] > 0):
+            yield Told(track.first + index, number, vector, float(strength))
 
 
 def _numbers(tracks: Sequence[_Track], paths: Sequence[np.ndarray], settings: Tracking) -> list[int]:
@@ -286,7 +320,7 @@ def _numbers(tracks: Sequence[_Track], paths: Sequence[np.ndarray], settings: Tr
     numbers: list[int] = []
     places: dict[int, tuple[int, np.ndarray]] = {}
     for track, path in zip(tracks, paths, strict=True):
-        first = track.frames[0]
+        first = track.first
         near = [
             (float(path[0] @ place), number)
             for number, (last, place) in places.items()
@@ -294,7 +328,7 @@ def _numbers(tracks: Sequence[_Track], paths: Sequence[np.ndarray], settings: Tr
             and path[0] @ place >= math.cos(math.radians(settings.gate / 2))
         ]
         number = max(near)[1] if near else max(places, default=-1) + 1
-        places[number] = (track.heard, path[-1])
+        places[number] = (track.last, path[-1])
         numbers.append(number)
     return numbers
 

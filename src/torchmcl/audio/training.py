@@ -1,0 +1,305 @@
+"""Train a localizer: voices in rooms, mixed at each step; then calibrate and judge it on rooms that it has not heard."""
+
+import json
+import math
+import shutil
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors.torch import load_file
+from torch import Tensor, nn
+
+import torchmcl
+from torchmcl.audio.calibration import save_calibration
+from torchmcl.audio.clips import Clip, folder_clips, synthesised_clips
+from torchmcl.audio.foa import convention_named
+from torchmcl.audio.judgement import Judgement, calibrate, judge
+from torchmcl.audio.localizer import Listening, Localizer
+from torchmcl.audio.mixing import MixedBatches, Mixing
+from torchmcl.audio.pretrained import WEIGHTS, NetworkDescription, load_pretrained, save_pretrained
+from torchmcl.audio.responses import Rooms, SimulatedRooms, read_responses
+from torchmcl.audio.room_scenes import SceneLaw, room_scenes
+from torchmcl.audio.roomnet import CountedHypotheses
+from torchmcl.audio.voices import make_voices
+from torchmcl.distances import great_circle
+from torchmcl.errors import UserError
+from torchmcl.hypotheses import Hypotheses
+from torchmcl.losses import rmcl_loss, transport_loss
+from torchmcl.runs.files import locked, write_json
+from torchmcl.training import Hardware, Optimization, fit
+
+__all__ = ["METRICS", "LocalizerTraining", "held_out_clips", "judge_model", "room_loss", "train_localizer"]
+
+SETTINGS, METRICS = "settings.json", "metrics.json"
+BUSY = "another process is training there; wait for it, or choose another folder"
+COUNT_WEIGHT = 0.2
+STEPS = 50
+"""Steps of an epoch, after which the training can be resumed."""
+
+
+@dataclass(frozen=True)
+class LocalizerTraining:
+    """What a localizer is trained on, and how long.
+
+    Attributes:
+        sounds: Folder of recorded sounds with one subfolder a class; synthesized sounds alone if `None`.
+        responses: SOFA files or folders of measured responses; simulated rooms if there are none.
+        response_format: Channel order and normalization of the responses.
+        held_out: Classes of sounds that the training does not hear: calibration and evaluation use them.
+        start: Folder of a trained model whose weights of equal shape are taken over.
+        voices: Number of rendered voices of 20 s.
+        steps: Steps of the optimizer.
+        batch_size: Windows in a step.
+        learning_rate: The peak of the schedule.
+        hypotheses: K.
+        filters: Channels of the convolutions.
+        units: Units of the recurrent layers.
+        scenes: Scenes of one, two and three sources each, for calibration and for evaluation.
+        seed: Of everything.
+    """
+
+    sounds: str | None = None
+    responses: tuple[str, ...] = ()
+    response_format: str = "acn-sn3d"
+    held_out: tuple[str, ...] = ()
+    start: str | None = None
+    voices: int = 800
+    steps: int = 1500
+    batch_size: int = 64
+    learning_rate: float = 1.5e-3
+    hypotheses: int = 8
+    filters: int = 48
+    units: int = 96
+    scenes: int = 100
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        for name in ("voices", "steps", "batch_size", "hypotheses", "filters", "units", "scenes"):
+            if getattr(self, name) < 1:
+                raise UserError(f"{name} is {getattr(self, name)}, must be at least 1")
+        if not (math.isfinite(self.learning_rate) and self.learning_rate > 0):
+            raise UserError(f"learning_rate is {self.learning_rate}, must be positive")
+
+    @property
+    def network(self) -> NetworkDescription:
+        """The network that is trained: 64 bands of intensities up to 6.4 kHz."""
+        return NetworkDescription(
+            "transport_rmcl",
+            16000,
+            self.hypotheses,
+            nfft=640,
+            stride=4,
+            bins=64,
+            content="band_intensity",
+            filters=self.filters,
+            pools=(8, 2, 1),
+            units=self.units,
+            layers=2,
+            architecture="RoomNet",
+        )
+
+
+def train_localizer(
+    settings: LocalizerTraining, out: str | Path, progress: Callable[[str, float], None] = lambda *_: None
+) -> dict[str, Any]:
+    """Train, calibrate and judge a localizer; called again, it goes on where it stopped.
+
+    Args:
+        settings: What is trained.
+        out: Folder of the model: `config.json`, `model.safetensors`, `calibration.json`, `metrics.json`.
+        progress: Called with the name of a part and the share of it that is done.
+
+    Returns:
+        The measures of `metrics.json`.
+    """
+    out = Path(out)
+    with locked(out, BUSY):
+        _claim(out, settings)
+        if (out / METRICS).is_file():
+            return dict(json.loads((out / METRICS).read_text(encoding="utf-8")))
+        heard, unheard = _clips(settings)
+        if not (out / WEIGHTS).is_file():
+            _train(settings, heard, out, progress)
+        progress("calibration", 0.0)
+        localizer = Localizer.from_pretrained(out)
+        law = SceneLaw(rooms=_rooms(settings)) if settings.responses else SceneLaw()
+        counts = [1, 2, 3] * settings.scenes
+        calibration = calibrate(localizer, room_scenes(unheard[::2], counts, law, settings.seed + 1))
+        save_calibration(out, calibration)
+        progress("calibration", 1.0)
+        found = judge_model(out, settings, progress=progress)
+        metrics = {"version": torchmcl.__version__, **asdict(settings), **found}
+        write_json(out / METRICS, metrics)
+        shutil.rmtree(out / "voices", ignore_errors=True)
+        (out / "checkpoint.ckpt").unlink(missing_ok=True)
+    return metrics
+
+
+def judge_model(
+    model: str | Path,
+    settings: LocalizerTraining,
+    *,
+    listening: Listening = Listening(),
+    seed: int | None = None,
+    progress: Callable[[str, float], None] = lambda *_: None,
+) -> dict[str, Any]:
+    """Measures of a model on scenes of rooms and sounds that were not used in training or calibration.
+
+    Args:
+        model: Folder of the model.
+        settings: Those of its training, which say what it has not heard.
+        listening: How the scenes are localized.
+        seed: Of the scenes; that of the training plus 2 if `None`.
+        progress: Called with the name of a part and the share of it that is done.
+    """
+    _, unheard = _clips(settings)
+    law = SceneLaw(rooms=_rooms(settings)) if settings.responses else SceneLaw()
+    counts = [1, 2, 3] * settings.scenes
+    scenes = room_scenes(unheard[1::2], counts, law, settings.seed + 2 if seed is None else seed)
+
+    def counted() -> Any:
+        for index, scene in enumerate(scenes):
+            yield scene
+            progress("evaluation", (index + 1) / len(counts))
+
+    found, rows = judge(Localizer.from_pretrained(model), counted(), listening)
+    return {
+        "sources": {str(count): _plain(each) for count, each in found.items()},
+        "count_reliability": [[round(p, 3), round(share, 3), frames] for p, share, frames in rows],
+    }
+
+
+def room_loss(hypotheses: Hypotheses, targets: Tensor, active: Tensor | None = None) -> Tensor:
+    """Transport cost, half of the loss of rMCL, and the cross-entropy of the count.
+
+    Args:
+        hypotheses: With counts.
+        targets: Directions.
+        active: Which of them exist.
+    """
+    assert isinstance(hypotheses, CountedHypotheses) and active is not None
+    count = active.sum(-1).clamp(max=hypotheses.counts.shape[-1] - 1)
+    entropy = nn.functional.cross_entropy(hypotheses.counts.flatten(0, -2), count.flatten())
+    transport = transport_loss(hypotheses, targets, active, distance=great_circle)
+    return transport + 0.5 * rmcl_loss(hypotheses, targets, active, distance=great_circle) + COUNT_WEIGHT * entropy
+
+
+def held_out_clips(settings: LocalizerTraining) -> Sequence[Clip]:
+    """The clips that the training does not hear."""
+    return _clips(settings)[1]
+
+
+def one_cycle(epoch: float, epochs: float) -> float:
+    """Factor of the learning rate: up along a cosine in the first 30 %, then down to almost 0."""
+    share = epoch / epochs
+    if share < 0.3:
+        return 0.04 + 0.96 * 0.5 * (1 - math.cos(math.pi * share / 0.3))
+    return 0.5 * (1 + math.cos(math.pi * min((share - 0.3) / 0.7, 1.0)))
+
+
+def _train(
+    settings: LocalizerTraining, clips: Sequence[Clip], out: Path, progress: Callable[[str, float], None]
+) -> None:
+    voices = make_voices(
+        out / "voices",
+        clips,
+        rooms=_rooms(settings),
+        count=settings.voices,
+        seed=settings.seed,
+        progress=lambda share: progress("voices", share),
+    )
+    epochs = math.ceil(settings.steps / STEPS)
+    mixing = Mixing(counts=(4, 26, 32, 38), spread=4.0)
+    train = MixedBatches(voices, mixing, batches=STEPS, batch_size=settings.batch_size, seed=settings.seed)
+    done = 0.0
+
+    def advance(share: float) -> None:
+        nonlocal done
+        done += share
+        progress("training", min(done, 1.0))
+
+    fitted = fit(
+        lambda: _network(settings),
+        room_loss,
+        train,
+        seed=settings.seed,
+        optimization=Optimization(
+            epochs=epochs,
+            learning_rate=settings.learning_rate,
+            weight_decay=0.01,
+            schedule=one_cycle,
+            clip=1.0,
+            keep="last",
+        ),
+        hardware=Hardware(accelerator="cpu", threads=1),
+        checkpoint=out / "checkpoint.ckpt",
+        progress=advance,
+    )
+    save_pretrained(out, settings.network, fitted.network)
+
+
+def _network(settings: LocalizerTraining) -> nn.Module:
+    network = settings.network.build(spread=True)
+    if settings.start is not None:
+        load_pretrained(settings.start)  # refuses weights that are not what they claim to be
+        _take_over(network, load_file(Path(settings.start) / WEIGHTS))
+    return network
+
+
+def _take_over(network: nn.Module, weights: dict[str, Tensor]) -> None:
+    """Weights of the same name and shape; the layer norm of a SELDNet as the mean over its frames."""
+    own = network.state_dict()
+    if "norm.weight" in weights:
+        weights = {**weights, "scale": weights["norm.weight"].mean(0), "offset": weights["norm.bias"].mean(0)}
+    same = {name: value for name, value in weights.items() if name in own and own[name].shape == value.shape}
+    with torch.no_grad():
+        network.load_state_dict({**own, **same})
+
+
+def _clips(settings: LocalizerTraining) -> tuple[list[Clip], list[Clip]]:
+    """The clips that the training hears, and those that it does not."""
+    clips = [*synthesised_clips(settings.seed)]
+    if settings.sounds is not None:
+        clips += folder_clips(settings.sounds)
+    labels = {clip.label for clip in clips}
+    unknown = [label for label in settings.held_out if label not in labels]
+    if unknown:
+        raise UserError(f"held_out has {unknown[0]!r}, the classes are {', '.join(sorted(labels))}")
+    unheard = [clip for clip in clips if clip.label in settings.held_out]
+    heard = [clip for clip in clips if clip.label not in settings.held_out]
+    if not settings.held_out:
+        # Without whole classes, a fifth of the clips of each class.
+        unheard = [clip for clip in clips if clip.number % 5 == 4]
+        heard = [clip for clip in clips if clip.number % 5 != 4]
+    if not heard or len(unheard) < 2:
+        raise UserError("too few sounds: the training and the evaluation need sounds of their own")
+    return heard, sorted(unheard, key=lambda clip: (clip.label, clip.number))
+
+
+def _rooms(settings: LocalizerTraining) -> Rooms:
+    if not settings.responses:
+        return SimulatedRooms()
+    return read_responses(settings.responses, convention_named(settings.response_format))
+
+
+def _claim(out: Path, settings: LocalizerTraining) -> None:
+    path = out / SETTINGS
+    plain = json.loads(json.dumps(asdict(settings)))
+    if not path.is_file():
+        write_json(path, plain)
+        return
+    try:
+        there = dict(json.loads(path.read_text(encoding="utf-8")))
+    except (ValueError, TypeError):
+        raise UserError(f"{path}: is not JSON with settings of a training") from None
+    different = [key for key in plain if there.get(key) != plain[key]]
+    if different:
+        [key, *_] = different
+        raise UserError(f"{out}: was started with {key} {there.get(key)!r}, not {plain[key]!r}; choose another folder")
+
+
+def _plain(found: Judgement) -> dict[str, float | None]:
+    return {name: None if math.isnan(value) else round(value, 4) for name, value in asdict(found).items()}
