@@ -104,8 +104,8 @@ def _recordings() -> list[Row]:
 
 def _localise() -> None:
     """Print seconds and gigabytes for each length; noise that is cut into blocks as any recording is."""
-    from torchmcl.audio.localizer import localize_blocks
-    from torchmcl.audio.predictions import write_answers
+    from torchmcl.audio.localizer import Localizer
+    from torchmcl.audio.predictions import write_predictions
     from torchmcl.experiments.build import build_network
     from torchmcl.experiments.compose import compose_config
 
@@ -115,9 +115,8 @@ def _localise() -> None:
             path = Path(place) / f"{minutes}.wav"
             _record(path, minutes)
 
-            def call(path: Path = path, minutes: int = minutes) -> None:
-                blocks = localize_blocks(path, network, RATE, "acn-n3d")
-                write_answers(blocks, path.parent, "noise", 60.0 * minutes, {})
+            def call(path: Path = path) -> None:
+                write_predictions(Localizer(network, RATE).blocks(path), path.parent, "noise", {})
 
             before = _memory("VmRSS")
             seconds, extra = _peak(call)

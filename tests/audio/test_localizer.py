@@ -13,8 +13,9 @@ import torch
 from torch import nn
 
 from torchmcl.audio.foa import CONVENTIONS, encode
-from torchmcl.audio.localizer import Localizer, detect_convention, localize
-from torchmcl.audio.predictions import sources, write_predictions
+from torchmcl.audio.localizer import Listening, Localizer, detect_convention, localize
+from torchmcl.audio.predictions import write_predictions
+from torchmcl.audio.tracks import candidates
 from torchmcl.errors import UserError
 from torchmcl.hypotheses import Hypotheses
 
@@ -41,21 +42,28 @@ def write(path, seconds, azimuth=50.0, elevation=20.0, convention="acn-n3d", rat
     return path
 
 
+def blocks_of(path, convention="acn-n3d"):
+    return list(Localizer(Intensity(), RATE).blocks(path, convention=convention))
+
+
 def answer(path, convention="acn-n3d"):
-    blocks = list(Localizer(Intensity(), RATE).blocks(path, convention=convention))
-    return np.concatenate([b.directions for b in blocks]), np.concatenate([b.scores for b in blocks])
+    """The hypothesis of the window with the greater weight, and the sum of scores."""
+    blocks = blocks_of(path, convention)
+    points, scores = (np.concatenate([getattr(b, name) for b in blocks]) for name in ("directions", "scores"))
+    return points[np.arange(len(points)), scores.argmax(-1)], scores.sum(-1)
 
 
 @pytest.mark.parametrize("rate", [16000, 44100])
 def test_an_array_is_localized_as_a_file_is(rate, tmp_path):
     path = write(tmp_path / "a.wav", 31.3, rate=rate)
     samples, _ = soundfile.read(path, dtype="int16")
-    points, scores = answer(path)
+    blocks = blocks_of(path)
     for sound in (samples.T, samples.T / np.float32(32768), torch.from_numpy(samples.T.copy())):
         found = Localizer(Intensity(), RATE)(sound, rate)
-        np.testing.assert_array_equal(found.directions, points)
-        np.testing.assert_array_equal(found.scores, scores)
-        np.testing.assert_allclose(found.times, np.arange(len(points)) * 0.02)
+        np.testing.assert_array_equal(found.directions, np.concatenate([b.directions for b in blocks]))
+        np.testing.assert_array_equal(found.scores, np.concatenate([b.scores for b in blocks]))
+        np.testing.assert_allclose(found.times, np.arange(len(found.scores)) * 0.02)
+        assert len(found.sources) == len(found.counts) == math.ceil(31.3 / 0.1)
 
 
 @pytest.mark.usefixtures("unchecked")
@@ -63,6 +71,7 @@ def test_an_array_is_localized_as_a_file_is(rate, tmp_path):
     ("sound", "rate", "message"),
     [
         (np.zeros((3, 800)), 16000, r"sound has shape \(3, 800\), must be \(4, samples\)"),
+        (np.zeros((5, 800)), 16000, r"sound has shape \(5, 800\), must be \(4, samples\)"),
         (np.zeros((4, 0)), 16000, r"sound has shape \(4, 0\)"),
         (np.zeros((4, 8), np.int64), 16000, "sound is int64, must be floating-point or int16"),
         (np.full((4, 8), np.nan), 16000, "sound has values that are not finite"),
@@ -80,7 +89,7 @@ def test_a_prime_rate_costs_little():
     """The exact ratio of rates would need a filter of 15 million taps."""
     sound = encode(np.random.default_rng(0).standard_normal(767_957).astype(np.float32), 1.0, 0.5)
     found = Localizer(Intensity(), RATE)(sound, 767_957)
-    assert found.directions.shape == (50, 1, 2)
+    assert found.directions.shape == (50, 2, 2)
     assert np.median(found.directions, axis=(0, 1)) == pytest.approx([1.0, 0.5], abs=0.01)
 
 
@@ -88,7 +97,7 @@ def test_inference_imports_neither_hydra_nor_lightning():
     program = (
         "import sys, numpy; from torchmcl.audio import Localizer;"
         "directions, scores, times = Localizer.from_pretrained()(numpy.zeros((4, 16000), 'float32'), 16000);"
-        "assert directions.shape == (50, 5, 2) and scores.shape == (50, 5) and times.shape == (50,);"
+        "assert directions.shape == (*scores.shape, 2) and times.shape == (50,);"
         "print(*sys.modules)"
     )
     ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
@@ -108,53 +117,127 @@ def test_outputs_of_the_same_name_are_refused_before_anything_is_written(first, 
 
 
 @pytest.mark.parametrize("convention", CONVENTIONS)
-@pytest.mark.parametrize("rate", [16000, 44100, 48000, 22050])
+@pytest.mark.parametrize("rate", [8000, 16000, 44100, 48000, 22050, 192000])
 def test_direction_in_every_convention_and_rate(convention, rate, tmp_path):
     path = write(tmp_path / "a.wav", 1.3, convention=convention, rate=rate)
     points, scores = answer(path, convention)
-    assert points.shape == (65, 1, 2)
-    assert np.degrees(np.median(points, axis=(0, 1))) == pytest.approx([50, 20], abs=0.5)
+    assert points.shape == (65, 2)
+    assert np.degrees(np.median(points, axis=0)) == pytest.approx([50, 20], abs=0.5)
     assert np.median(scores) > 0.99
-    assert detect_convention(path) == (convention, False)
+    found = detect_convention(path)
+    assert (found.name, found.doubtful) == (convention, False)
+
+
+@pytest.mark.parametrize(
+    ("name", "subtype"),
+    [
+        ("a.flac", "PCM_24"),
+        ("a.aiff", "PCM_16"),
+        ("a.caf", "PCM_24"),
+        ("a.w64", "FLOAT"),
+        ("a.wav", "PCM_32"),
+    ],
+)
+def test_formats_hold_the_same_sound(name, subtype, tmp_path):
+    reference = answer(write(tmp_path / "reference.wav", 1.1))
+    samples, _ = soundfile.read(tmp_path / "reference.wav", dtype="float64")
+    soundfile.write(tmp_path / name, samples, RATE, subtype)
+    np.testing.assert_array_equal(answer(tmp_path / name)[0], reference[0])
+
+
+def test_a_higher_order_is_read_by_its_first_four_channels(tmp_path):
+    samples, _ = soundfile.read(write(tmp_path / "first.wav", 1.1), dtype="int16")
+    noise = np.random.default_rng(1).integers(-9999, 9999, (len(samples), 5), dtype=np.int16)
+    soundfile.write(tmp_path / "second.wav", np.concatenate([samples, noise], 1), RATE, "PCM_16")
+    np.testing.assert_array_equal(answer(tmp_path / "second.wav")[0], answer(tmp_path / "first.wav")[0])
 
 
 @pytest.mark.parametrize("rate", [16000, 44100])
-def test_blocks_meet_without_a_seam(rate, tmp_path):
-    """Sound on both sides of the border of two blocks is heard as it is in one piece."""
-    long = write(tmp_path / "long.wav", 31.0, rate=rate, quiet=29.5)
-    sound, _ = soundfile.read(long, dtype="int16")
-    soundfile.write(tmp_path / "short.wav", sound[29 * rate :], rate, "PCM_16")
-    points, scores = answer(long)
-    alone, alone_scores = answer(tmp_path / "short.wav")
-    assert points.shape[0] == 1550
-    np.testing.assert_allclose(points[1476:1545], alone[26:95], atol=0.02)
-    np.testing.assert_allclose(scores[1450:], alone_scores, atol=0.02)
+@pytest.mark.parametrize("seconds", [0.3, 7.0])
+def test_answers_do_not_depend_on_the_blocks(rate, seconds, tmp_path, monkeypatch):
+    path = write(tmp_path / "a.wav", 16.3, rate=rate, quiet=2.0)
+    points, scores = answer(path)
+    monkeypatch.setattr("torchmcl.audio.localizer.BLOCK", seconds)
+    assert len(blocks_of(path)) > 2
+    blocked, blocked_scores = answer(path)
+    np.testing.assert_allclose(blocked_scores, scores, atol=1e-6)
+    np.testing.assert_allclose(blocked[105:], points[105:], atol=1e-4)
 
 
-def test_sources_are_counted_merged_and_sorted():
+class Clock(nn.Module):
+    """Says a direction that depends on the place of a frame in its window: joints of windows would show it."""
+
+    def forward(self, waveform):
+        n = len(waveform)
+        azimuth = torch.linspace(-0.3, 0.3, 25).expand(n, 25)
+        points = torch.stack([azimuth, torch.zeros(n, 25)], -1)[:, :, None]
+        return Hypotheses(points, torch.full((n, 25, 1), 9.0))
+
+
+def test_nothing_jumps_where_windows_meet():
+    """The mean direction moves by less in a frame than half of what it would jump by at a hard joint."""
+    found = Localizer(Clock(), RATE)(np.ones((4, 5 * RATE), np.float32), RATE)
+    mean = (found.directions[..., 0] * found.scores).sum(-1) / found.scores.sum(-1)
+    np.testing.assert_allclose(found.scores.sum(-1), found.scores.sum(-1)[0], rtol=1e-5)
+    assert np.abs(np.diff(mean[25:-25])).max() < 0.1
+
+
+def test_samples_beyond_full_scale_are_not_clipped(tmp_path):
+    samples, _ = soundfile.read(write(tmp_path / "a.wav", 1.1), dtype="float32")
+    soundfile.write(tmp_path / "loud.wav", 50 * samples, RATE, "FLOAT")
+    np.testing.assert_allclose(answer(tmp_path / "loud.wav")[0], answer(tmp_path / "a.wav")[0], atol=1e-5)
+
+
+@pytest.mark.parametrize("turns", [1, 4])
+def test_turned_copies_agree(turns, tmp_path):
+    """For a network that turns with the sound, all copies say the same."""
+    path = write(tmp_path / "a.wav", 1.1, azimuth=-170)
+    (block,) = Localizer(Intensity(), RATE).blocks(path, listening=Listening(turns=turns))
+    assert block.directions.shape[1] == 2 * turns
+    expected = np.broadcast_to(np.radians([-170.0, 20.0]), block.directions.shape)
+    np.testing.assert_allclose(block.directions, expected, atol=0.01)
+    np.testing.assert_allclose(block.scores.sum(-1), 1.0, atol=1e-3)
+
+
+def test_candidates_are_merged_and_sorted():
     directions = np.radians([[[0.0, 0], [8, 0], [90, 0], [-90, 0]], [[0, 0], [8, 0], [90, 0], [-90, 0]]])
-    scores = np.array([[0.5, 0.5, 0.8, 0.1], [0.0, 0.1, 0.1, 0.0]])
-    two, none = sources(directions, scores)
-    assert np.degrees(two[:, 0]) == pytest.approx([4, 90])
-    assert two[:, 2] == pytest.approx([1.0, 0.8])
-    assert none.shape == (0, 3)
+    scores = np.array([[0.5, 0.5, 0.8, 0.1], [0.0, 0.02, 0.01, 0.0]])
+    three, none = candidates(directions, scores, stride=1)
+    angles = np.degrees(np.arctan2(three.vectors[:, 1], three.vectors[:, 0]))
+    assert angles == pytest.approx([4, 90, -90], abs=1e-4)
+    assert three.scores == pytest.approx([1.0, 0.8, 0.1])
+    assert len(none.scores) == 0
 
 
 def test_files_say_what_was_heard(tmp_path):
     path = write(tmp_path / "a.wav", 2.0, quiet=1.0)
-    blocks = Localizer(Intensity(), RATE).blocks(path)
-    written = write_predictions(blocks, tmp_path / "out", "a", 2.0, {"model": "x"})
+    written = write_predictions(
+        Localizer(Intensity(), RATE).blocks(path), tmp_path / "out", "a", {"model": "x"}
+    )
     assert all(each.exists() for each in written)
-    rows = [list(map(int, row)) for row in csv.reader((tmp_path / "out" / "a.csv").read_text().splitlines())]
+    read = {each.name: each.read_text() for each in written if each.suffix != ".png"}
+    rows = [list(map(int, row)) for row in csv.reader(read["a.csv"].splitlines())]
     assert [row[0] for row in rows] == list(range(10, 20))
     assert all(row[1:3] == [0, 0] and row[3:] == [50, 20] for row in rows)
-    long = list(csv.DictReader((tmp_path / "out" / "a-hypotheses.csv").read_text().splitlines()))
-    assert len(long) == 100
+    fine = [list(map(int, row)) for row in csv.reader(read["a-dcase2019.csv"].splitlines())]
+    assert fine == [[frame, 0, 50, 20] for frame in range(50, 100)]
+    assert read["a-labels.txt"] == "1.000\t2.000\tsource 0 at azimuth 50, elevation 20\n"
+    lines = [json.loads(line) for line in read["a.jsonl"].splitlines()]
+    assert [line["timeStamp"] for line in lines] == list(range(0, 2000, 100))
+    assert [[s["id"] for s in line["src"]] for line in lines[9:11]] == [[0, 0, 0, 0], [1, 0, 0, 0]]
+    ray = [lines[12]["src"][0][axis] for axis in "xyz"]
+    assert ray == pytest.approx([0.604, 0.720, 0.342], abs=0.01)
+    long = list(csv.DictReader(read["a-hypotheses.csv"].splitlines()))
+    assert {row["time"] for row in long} == {f"{frame * 0.02:.2f}" for frame in range(50, 100)}
     assert float(long[-1]["azimuth"]) == pytest.approx(50, abs=1)
-    about = json.loads((tmp_path / "out" / "a.json").read_text())
+    counts = list(csv.DictReader(read["a-counts.csv"].splitlines()))
+    assert [row["p1"] for row in counts] == ["0.000"] * 10 + ["1.000"] * 10
+    about = json.loads(read["a.json"])
     assert about["model"] == "x"
+    assert about["coverage"] is None
     assert about["sources"][0]["time"] == 1.0
     assert about["sources"][0]["azimuth"] == pytest.approx(50, abs=1)
+    assert about["sources"][0]["radius"] is None
 
 
 def test_recordings_that_cannot_be(tmp_path):
@@ -166,12 +249,20 @@ def test_recordings_that_cannot_be(tmp_path):
     soundfile.write(tmp_path / "low.wav", np.zeros((4000, 4)), 4000)
     with pytest.raises(UserError, match=r"low.wav: the sample rate is 4000 Hz, must be 8000 to 768000 Hz"):
         answer(tmp_path / "low.wav")
-    assert detect_convention(write(tmp_path / "silence.wav", 1.0, quiet=1.0))[1]
+    samples = np.zeros((800, 4))
+    samples[300, 2] = np.nan
+    soundfile.write(tmp_path / "nan.wav", samples, RATE, "FLOAT")
+    with pytest.raises(UserError, match=r"nan.wav: sample 300 is no number"):
+        answer(tmp_path / "nan.wav")
+    assert detect_convention(write(tmp_path / "silence.wav", 1.0, quiet=1.0)).doubtful
 
 
-@pytest.mark.parametrize(("ratio", "expected"), [(2.37, "acn-n3d"), (1.6, "acn-sn3d")])
-def test_an_order_of_channels_is_never_assumed_on_a_doubtful_ground(ratio, expected, tmp_path):
-    noise = np.random.default_rng(0).standard_normal((RATE, 4)) * 0.1
+@pytest.mark.parametrize("ratio", [2.4, 1.45, 5.0, 0.5])
+def test_a_doubtful_convention_is_taken_for_ambix(ratio, tmp_path):
+    noise = np.random.default_rng(0).standard_normal((4 * RATE, 4)) * 0.1
     noise[:, 1:] *= math.sqrt(ratio / 3)
-    soundfile.write(tmp_path / "odd.wav", noise, RATE, "PCM_16")
-    assert detect_convention(tmp_path / "odd.wav") == (expected, True)
+    soundfile.write(tmp_path / "odd.wav", noise, RATE, "FLOAT")
+    found = detect_convention(tmp_path / "odd.wav")
+    assert found.doubtful
+    assert found.name == "acn-sn3d"
+    assert found.ratio == pytest.approx(ratio, rel=0.05)

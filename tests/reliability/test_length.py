@@ -1,4 +1,4 @@
-"""An hour is localized in less memory than a gigabyte, whatever the file holds."""
+"""An hour is localized in at most 700 MB, whatever the file holds."""
 
 import subprocess
 import sys
@@ -22,13 +22,13 @@ class Network(torch.nn.Module):
         return Hypotheses(torch.zeros(*shape, 2) + waveform.mean(), torch.full(shape, 3.0))
 
 torch.set_num_threads(1)
-write_predictions(Localizer(Network(), 8000).blocks(sys.argv[1]), Path(sys.argv[2]), "hour", 3600.0, {})
+write_predictions(Localizer(Network(), 8000).blocks(sys.argv[1]), Path(sys.argv[2]), "hour", {})
 status = Path("/proc/self/status").read_text()
 print(next(line.split()[1] for line in status.splitlines() if line.startswith("VmHWM")))
 """
 
 
-def test_an_hour_takes_less_than_a_gigabyte(tmp_path):
+def test_an_hour_takes_at_most_700_megabytes(tmp_path):
     path = tmp_path / "hour.wav"
     noise = np.random.default_rng(0).normal(0, 1000, (60 * RATE, 4)).astype(np.int16)
     with soundfile.SoundFile(path, "w", RATE, 4, "PCM_16") as stream:
@@ -37,6 +37,8 @@ def test_an_hour_takes_less_than_a_gigabyte(tmp_path):
     ended = subprocess.run(
         [sys.executable, "-c", PROGRAM, path, tmp_path / "out"], capture_output=True, text=True, check=True
     )
-    assert int(ended.stdout.split()[-1]) * 1024 < 1e9
+    assert int(ended.stdout.split()[-1]) * 1024 <= 700e6
     with (tmp_path / "out" / "hour-hypotheses.csv").open() as lines:
-        assert sum(1 for _ in lines) == 1 + 3600 * 50 * 2
+        rows = sum(1 for _ in lines) - 1
+    # Two hypotheses of one or two windows in each frame.
+    assert 3600 * 50 * 2 <= rows <= 3600 * 50 * 4

@@ -31,7 +31,7 @@ from torchmcl import (
     oracle_error,
     scoring_loss,
 )
-from torchmcl.audio.predictions import sources
+from torchmcl.audio.tracks import candidates
 from torchmcl.errors import UserError
 from torchmcl.experiments.compose import compose_config
 from torchmcl.experiments.config import Config, from_plain, to_plain
@@ -217,7 +217,7 @@ def test_any_plain_settings_are_settings_or_a_mistake(key, value):
 
 @few
 @given(seeds, st.integers(0, 5), small)
-def test_sources_are_no_more_than_the_scores_add_up_to(seed, frames, hypotheses):
+def test_candidates_share_the_score_that_there_is(seed, frames, hypotheses):
     random = np.random.default_rng(seed)
     points = np.stack(
         [
@@ -227,13 +227,12 @@ def test_sources_are_no_more_than_the_scores_add_up_to(seed, frames, hypotheses)
         -1,
     )
     scores = random.random((frames, hypotheses))
-    found = sources(points, scores)
+    found = candidates(points, scores, stride=1)
     assert len(found) == frames
-    for rows, total in zip(found, scores.sum(-1), strict=True):
-        assert len(rows) <= round(total)
-        assert (np.abs(rows[:, 0]) <= np.pi + 1e-6).all()
-        assert (np.abs(rows[:, 1]) <= np.pi / 2 + 1e-6).all()
-        assert ((rows[:, 2] > 0) & (rows[:, 2] <= 1)).all()
+    for each, total in zip(found, scores.sum(-1), strict=True):
+        assert each.scores.sum() <= total + 1e-5
+        assert ((each.scores > 0) & (each.scores <= 1)).all()
+        np.testing.assert_allclose(np.linalg.norm(each.vectors, axis=-1), 1, rtol=1e-6)
 
 
 @few

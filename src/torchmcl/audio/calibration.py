@@ -9,6 +9,7 @@ import json
 import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -47,7 +48,9 @@ class Calibration:
         if not 0 < self.coverage < 1:
             raise UserError(f"coverage is {self.coverage}, must be between 0 and 1")
         if len(self.scores) != len(self.radii) or not self.scores:
-            raise UserError(f"scores has {len(self.scores)} values, radii {len(self.radii)}: one for each class")
+            raise UserError(
+                f"scores has {len(self.scores)} values, radii {len(self.radii)}: one for each class"
+            )
         if np.shape(self.counts) != (COUNTS, EVIDENCE):
             raise UserError(f"counts must have {COUNTS} rows of {EVIDENCE} numbers")
         if not all(np.isfinite(np.array(values)).all() for values in (self.scores, self.radii, self.counts)):
@@ -190,7 +193,7 @@ def reliability(
     best = probabilities.max(1)
     right = probabilities.argmax(1) == counts.clip(max=COUNTS - 1)
     rows = []
-    for low, high in zip(bins[:-1], bins[1:], strict=True):
+    for low, high in pairwise(bins):
         chosen = (best >= low) & (best < high)
         if chosen.any():
             rows.append((float(best[chosen].mean()), float(right[chosen].mean()), int(chosen.sum())))

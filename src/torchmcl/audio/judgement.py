@@ -10,7 +10,7 @@ from scipy.optimize import linear_sum_assignment
 
 from torchmcl.audio.calibration import Calibration, count_evidence, fit_counts, fit_regions, reliability
 from torchmcl.audio.foa import unit_vectors
-from torchmcl.audio.localizer import Listening, Localizer
+from torchmcl.audio.localizer import DEFAULT, Listening, Localizer
 from torchmcl.audio.predictions import OUTPUT, Localization
 from torchmcl.audio.room_scenes import RoomScene
 
@@ -71,7 +71,7 @@ class _Compared:
 def judge(
     localizer: Localizer,
     scenes: Iterable[RoomScene],
-    listening: Listening = Listening(),
+    listening: Listening = DEFAULT,
 ) -> tuple[dict[int, Judgement], list[tuple[float, float, int]]]:
     """Localize scenes and compare with what is in them.
 
@@ -92,7 +92,9 @@ def judge(
         compared.setdefault(each.sources, []).append(each)
         probabilities.append(found.counts)
         truths.append(_middles(scene, len(found.sources)).sum(0))
-    rows = reliability(np.concatenate(probabilities), np.concatenate(truths), np.linspace(0.0, 1.0001, 11))
+    rows = reliability(
+        np.concatenate(probabilities), np.concatenate(truths), np.linspace(0.0, 1.0001, 11).tolist()
+    )
     return {count: _summary(count, each) for count, each in sorted(compared.items())}, rows
 
 
@@ -104,7 +106,9 @@ def calibrate(localizer: Localizer, scenes: Iterable[RoomScene], coverage: float
         scenes: Of rooms and sounds that the network was not trained on.
         coverage: Of the regions.
     """
-    plain = Localizer(localizer.network, localizer.sample_rate, method=localizer.method, device=localizer.device)
+    plain = Localizer(
+        localizer.network, localizer.sample_rate, method=localizer.method, device=localizer.device
+    )
     evidence, truths, scores, errors = [], [], [], []
     for scene in scenes:
         found = plain(scene.sound, scene.sample_rate)
@@ -164,7 +168,7 @@ def _compare(scene: RoomScene, found: Localization) -> _Compared:
     ]
     any_told = np.array([len(each) > 0 for each in found.sources])
     quiet = ~active.any(0)
-    sounding = scene.active.any(0)
+    sounding = np.asarray(scene.active.any(0))
     recent = np.array(
         [sounding[max(0, f * OUTPUT - DECAY) : f * OUTPUT + OUTPUT].any() for f in range(len(any_told))]
     )

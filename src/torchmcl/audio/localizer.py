@@ -25,7 +25,15 @@ from torchmcl.audio.targets import HOP
 from torchmcl.audio.tracks import OPERATING_POINTS, Prefer
 from torchmcl.errors import UserError
 
-__all__ = ["BUNDLED_MODEL", "Listening", "Localizer", "detect_convention", "localize"]
+__all__ = [
+    "BUNDLED_MODEL",
+    "DEFAULT",
+    "Listening",
+    "Localizer",
+    "detect_convention",
+    "listening_named",
+    "localize",
+]
 
 BUNDLED_MODEL = Path(torchmcl.__file__).parent / "models" / "directions"
 """The pretrained model of the package; its README describes the training data."""
@@ -61,10 +69,25 @@ class Listening:
     causal: bool = False
 
     def __post_init__(self) -> None:
-        if self.prefer not in OPERATING_POINTS:
-            raise UserError(f"prefer is {self.prefer!r}, must be one of {', '.join(OPERATING_POINTS)}")
         if not 1 <= self.turns <= len(COPIES):
             raise UserError(f"turns is {self.turns}, must be 1 to {len(COPIES)}")
+
+
+DEFAULT = Listening()
+
+
+def listening_named(prefer: str, *, turns: int = 1, causal: bool = False) -> Listening:
+    """How a recording is localized, from the words of a command line.
+
+    Args:
+        prefer: `"recall"` or `"precision"`.
+        turns: 1 to 4.
+        causal: Whether tracks use the past only.
+    """
+    for known in OPERATING_POINTS:
+        if known == prefer:
+            return Listening(known, turns, causal)
+    raise UserError(f"prefer is {prefer!r}, must be one of {', '.join(OPERATING_POINTS)}")
 
 
 class Localizer:
@@ -137,7 +160,7 @@ class Localizer:
         sample_rate: int,
         *,
         convention: Convention = "acn-n3d",
-        listening: Listening = Listening(),
+        listening: Listening = DEFAULT,
     ) -> Localization:
         """Estimate directions in a recording.
 
@@ -163,7 +186,7 @@ class Localizer:
         path: str | Path,
         *,
         convention: Convention = "acn-n3d",
-        listening: Listening = Listening(),
+        listening: Listening = DEFAULT,
         progress: Callable[[float], None] = lambda share: None,
     ) -> Iterator[Frames]:
         """Estimate directions in a file, half a minute at a time: memory does not grow with its length.
@@ -183,7 +206,7 @@ class Localizer:
             yield block
             progress(min((block.times[-1] + HOP) / (total / rate), 1.0))
 
-    def follow(self, blocks: Iterable[Frames], listening: Listening = Listening()) -> Localization:
+    def follow(self, blocks: Iterable[Frames], listening: Listening = DEFAULT) -> Localization:
         """Link the hypotheses of successive blocks to tracks.
 
         Args:
@@ -236,7 +259,7 @@ class Localizer:
             back = [_turned_back(each.points.cpu(), *copy) for each, copy in zip(found, COPIES, strict=False)]
             points.append(torch.cat(back, -2))
             scores.append(torch.cat([each.scores.cpu() for each in found], -1) / turns)
-            counts.append(sum(_count_probabilities(each).cpu() for each in found) / turns)
+            counts.append(torch.stack([_count_probabilities(each).cpu() for each in found]).mean(0))
         return torch.cat(points).numpy(), torch.cat(scores).numpy(), torch.cat(counts).numpy()
 
 
@@ -263,7 +286,7 @@ def localize(
     *,
     model: str | Path = BUNDLED_MODEL,
     convention: str | None = None,
-    listening: Listening = Listening(),
+    listening: Listening = DEFAULT,
 ) -> None:
     """Estimate directions in files, and write tables and pictures, with a progress bar.
 

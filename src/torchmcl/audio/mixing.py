@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
-from jaxtyping import Bool, Float32
+from jaxtyping import Bool, Float, Float32
 from torch import Tensor
 
 from torchmcl.audio.foa import unit_vectors
@@ -100,9 +100,7 @@ class MixedBatches:
 
     def _voice(
         self, taken: list[tuple[np.ndarray, np.ndarray]], rng: np.random.Generator
-    ) -> tuple[
-        Float32[np.ndarray, "4 samples"], Float32[np.ndarray, "frames 2"], Bool[np.ndarray, "frames"]
-    ]:
+    ) -> tuple[Float32[np.ndarray, "4 samples"], Float32[np.ndarray, "frames 2"], Bool[np.ndarray, "frames"]]:
         """A stretch of a random voice with something in it, away from those that are taken."""
         voices, mixing = self.voices, self.mixing
         frames, hop = mixing.frames, voices.sample_rate // FRAMES_PER_SECOND
@@ -126,12 +124,14 @@ class MixedBatches:
                 break
         where[:, 0] = (where[:, 0] + np.pi) % (2 * np.pi) - np.pi
         gain = 10 ** (rng.uniform(-mixing.spread, mixing.spread) / 20)
-        if rate:
-            angle = (angle + rate * np.arange(frames * hop) / voices.sample_rate).astype(np.float32)
-        return _turned(wave * np.float32(gain), angle, side, up), where.astype(np.float32), when
+        angles = angle + rate * np.arange(frames * hop if rate else 1) / voices.sample_rate
+        return _turned(wave * np.float32(gain), angles, side, up), where.astype(np.float32), when
 
     def _add_noise(
-        self, sound: Float32[np.ndarray, "4 samples"], on: Bool[np.ndarray, "samples"], rng: np.random.Generator
+        self,
+        sound: Float32[np.ndarray, "4 samples"],
+        on: Bool[np.ndarray, "samples"],
+        rng: np.random.Generator,
     ) -> None:
         power = np.square(sound[0][on] if on.any() else sound[0]).mean()
         noise = self.noises[int(rng.integers(len(self.noises)))]
@@ -141,11 +141,11 @@ class MixedBatches:
 
 
 def _turned(
-    wave: Float32[np.ndarray, "4 samples"], angle: float | np.ndarray, side: int, up: int
+    wave: Float32[np.ndarray, "4 samples"], angle: Float[np.ndarray, "_"], side: int, up: int
 ) -> Float32[np.ndarray, "4 samples"]:
     w, y, z, x = wave
     y = y * np.float32(side)
-    cosine, sine = np.float32(np.cos(angle)), np.float32(np.sin(angle))
+    cosine, sine = np.cos(angle).astype(np.float32), np.sin(angle).astype(np.float32)
     return np.stack([w, cosine * y + sine * x, z * np.float32(up), cosine * x - sine * y])
 
 

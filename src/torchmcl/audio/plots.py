@@ -151,11 +151,20 @@ def timeline(points: Float[np.ndarray, "drawn 4"], found: Localization, title: s
     for axes, column, name, limit in ((top, 1, "azimuth", 180), (middle, 2, "elevation", 90)):
         # A scatter of 20,000 points is one image in place of as many markers.
         axes.scatter(
-            points[:, 0], points[:, column], c=points[:, 3], s=3, cmap="Greys", vmin=0, vmax=2, rasterized=True
+            points[:, 0],
+            points[:, column],
+            c=points[:, 3],
+            s=3,
+            cmap="Greys",
+            vmin=0,
+            vmax=2,
+            rasterized=True,
         )
         for first, _, path in stretches(found):
             _draw_track(axes, first, path, column)
-        axes.set(ylabel=f"{name} (degrees)", ylim=(-limit - 5, limit + 5), yticks=range(-limit, limit + 1, 45))
+        axes.set(
+            ylabel=f"{name} (degrees)", ylim=(-limit - 5, limit + 5), yticks=range(-limit, limit + 1, 45)
+        )
         axes.grid(alpha=0.3)
     _draw_counts(bottom, found.counts)
     bottom.set(xlabel="time (seconds)", xlim=(0, max(len(found.sources) * OUTPUT * HOP, OUTPUT * HOP)))
@@ -191,7 +200,9 @@ def _draw_counts(axes: Axes, counts: Float[np.ndarray, "outputs 4"]) -> None:
     best = counts.argmax(1)
     axes.step(edges[0], np.append(best, best[-1:]), where="post", color="black", lw=1)
     names = [*map(str, range(counts.shape[1] - 1)), f"{counts.shape[1] - 1}+"]
-    axes.set(ylabel="number of sources\n(shade: probability)", yticks=range(counts.shape[1]), yticklabels=names)
+    axes.set(
+        ylabel="number of sources\n(shade: probability)", yticks=range(counts.shape[1]), yticklabels=names
+    )
 
 
 def _longest_stretches(found: Localization) -> dict[int, list[Source]]:

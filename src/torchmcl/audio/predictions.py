@@ -16,7 +16,16 @@ from torchmcl.audio.targets import HOP
 from torchmcl.audio.tracks import OPERATING_POINTS, Candidates, Told, Tracker, Tracking, candidates, link
 from torchmcl.runs.files import atomic, write_json, write_text
 
-__all__ = ["ENDINGS", "OUTPUT", "Frames", "Localization", "Source", "follow", "stretches", "write_predictions"]
+__all__ = [
+    "ENDINGS",
+    "OUTPUT",
+    "Frames",
+    "Localization",
+    "Source",
+    "follow",
+    "stretches",
+    "write_predictions",
+]
 
 OUTPUT = 5
 """Frames of 20 ms in an output frame: 100 ms, as in DCASE."""
@@ -230,7 +239,9 @@ def _causal(found: Sequence[Candidates], settings: Tracking) -> list[list[Told]]
 
 def _source(told: Told, calibration: Calibration | None) -> Source:
     azimuth, elevation = directions(told.vector)
-    radius = math.nan if calibration is None else math.radians(float(calibration.radius(np.array(told.score))))
+    radius = (
+        math.nan if calibration is None else math.radians(float(calibration.radius(np.array(told.score))))
+    )
     return Source(told.track, float(azimuth), float(elevation), told.score, radius)
 
 

@@ -16,7 +16,16 @@ from torchmcl.audio.foa import Convention, convert, directions
 from torchmcl.audio.reverberation import OpenAir, ReverberantRoom, random_room
 from torchmcl.errors import UserError
 
-__all__ = ["Measured", "Place", "Rooms", "SimulatedRooms", "Space", "read_folder", "read_responses", "read_sofa"]
+__all__ = [
+    "Measured",
+    "Place",
+    "Rooms",
+    "SimulatedRooms",
+    "Space",
+    "read_folder",
+    "read_responses",
+    "read_sofa",
+]
 
 HIGHEST = math.radians(70)
 TABLE = "directions.csv"
@@ -36,7 +45,8 @@ class Place:
 class Space(Protocol):
     """One room in which sources are placed."""
 
-    rt60: float
+    @property
+    def rt60(self) -> float: ...
 
     def place(self, sample_rate: int, rng: np.random.Generator) -> Place: ...
 
@@ -192,7 +202,10 @@ def read_folder(folder: str | Path, convention: Convention = "acn-sn3d") -> Meas
     with table.open(newline="", encoding="utf-8") as stream:
         for number, row in enumerate(csv.DictReader(stream), 2):
             try:
-                azimuth, elevation = math.radians(float(row["azimuth"])), math.radians(float(row["elevation"]))
+                azimuth, elevation = (
+                    math.radians(float(row["azimuth"])),
+                    math.radians(float(row["elevation"])),
+                )
                 distance = float(row.get("distance") or 1.0)
                 path = folder / row["file"]
             except (KeyError, TypeError, ValueError):
@@ -228,8 +241,12 @@ def _measured(
     distances = np.linalg.norm(seen, axis=-1)
     if not (np.isfinite(distances) & (distances > 0)).all():
         raise UserError(f"{path}: has a source at the place of the listener or without a position")
-    loudest = max(np.abs(response[0]).max() * distance for response, distance in zip(responses, distances))
-    ambix = tuple((convert(response, convention, "acn-n3d") / loudest).astype(np.float32) for response in responses)
+    loudest = max(
+        np.abs(response[0]).max() * distance for response, distance in zip(responses, distances, strict=True)
+    )
+    ambix = tuple(
+        (convert(response, convention, "acn-n3d") / loudest).astype(np.float32) for response in responses
+    )
     return Measured(ambix, directions(seen), distances, rate)
 
 

@@ -16,6 +16,10 @@ from torchmcl.audio.voices import FRAMES_PER_SECOND, draw_clip, dry_sound
 __all__ = ["RoomScene", "SceneLaw", "room_scene", "room_scenes"]
 
 
+ROOMS = SimulatedRooms(rt60=(0.4, 1.5), distances=(0.5, 2.5), open_air=0.0)
+"""Where the scenes are: rooms with clear to strong reverberation."""
+
+
 @dataclass(frozen=True)
 class RoomScene:
     """A recording with what sounds in it.
@@ -49,7 +53,7 @@ class SceneLaw:
         shortest: Seconds of a sound at least.
     """
 
-    rooms: Rooms = SimulatedRooms(rt60=(0.4, 1.5), distances=(0.5, 2.5), open_air=0.0)
+    rooms: Rooms = ROOMS
     seconds: float = 6.0
     sample_rate: int = 16000
     apart: float = 25.0
@@ -59,7 +63,7 @@ class SceneLaw:
 
 
 def room_scenes(
-    clips: Sequence[Clip], counts: Sequence[int], law: SceneLaw = SceneLaw(), seed: int = 0
+    clips: Sequence[Clip], counts: Sequence[int], law: SceneLaw | None = None, seed: int = 0
 ) -> Iterator[RoomScene]:
     """A scene for each number of sources in `counts`; scene `i` depends on (seed, i) only.
 
@@ -69,6 +73,7 @@ def room_scenes(
         law: How scenes are drawn.
         seed: Of all scenes.
     """
+    law = SceneLaw() if law is None else law
     for index, count in enumerate(counts):
         yield room_scene(clips, count, law, np.random.default_rng([seed, index]))
 
@@ -111,7 +116,9 @@ def _places(space: Space, count: int, law: SceneLaw, rng: np.random.Generator) -
         place = space.place(law.sample_rate, rng)
         others = unit_vectors(np.array([other.direction for other in places]).reshape(-1, 2))
         nearest = (others @ unit_vectors(place.direction)).max(initial=-1.0)
-        if abs(place.direction[1]) < math.radians(law.highest) and nearest < math.cos(math.radians(law.apart)):
+        if abs(place.direction[1]) < math.radians(law.highest) and nearest < math.cos(
+            math.radians(law.apart)
+        ):
             places.append(place)
     return places
 

@@ -181,5 +181,5 @@ class Blender:
 
     def finish(self) -> tuple[Float32[np.ndarray, "frames 2"], list[np.ndarray]]:
         """What only the last window covers."""
-        weights = np.tile(np.float32([1.0, 0.0]), (self.overlap, 1))
+        weights = np.tile(np.array([1.0, 0.0], np.float32), (self.overlap, 1))
         return weights, [np.stack([tail, tail], 1) for tail in self.tails or []]

@@ -59,7 +59,7 @@ class Tracking:
     begin: float = 0.15
     keep: float = 0.12
     confirm: float = 0.45
-    faint: float = 0.06
+    faint: float = 0.08
     gap: int = 20
     fill: bool = True
     hold: int = 5
@@ -72,7 +72,9 @@ class Tracking:
 
 OPERATING_POINTS: dict[Prefer, Tracking] = {
     "recall": Tracking(),
-    "precision": Tracking(near=20.0, begin=0.3, keep=0.3, confirm=0.5, faint=0.15, gap=10, fill=False, hold=0),
+    "precision": Tracking(
+        near=20.0, begin=0.3, keep=0.3, confirm=0.5, faint=0.15, gap=10, fill=False, hold=0
+    ),
 }
 """`recall` fills pauses and keeps faint sources; `precision` tells a source only where it is heard."""
 

@@ -1,14 +1,16 @@
-"""Train a localizer: voices in rooms, mixed at each step; then calibrate and judge it on rooms that it has not heard."""
+"""Train a localizer on voices mixed at each step, then calibrate and judge it on rooms that it has not heard."""
 
 import json
 import math
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 from safetensors.torch import load_file
 from torch import Tensor, nn
 
@@ -17,7 +19,7 @@ from torchmcl.audio.calibration import save_calibration
 from torchmcl.audio.clips import Clip, folder_clips, synthesised_clips
 from torchmcl.audio.foa import convention_named
 from torchmcl.audio.judgement import Judgement, calibrate, judge
-from torchmcl.audio.localizer import Listening, Localizer
+from torchmcl.audio.localizer import DEFAULT, Listening, Localizer
 from torchmcl.audio.mixing import MixedBatches, Mixing
 from torchmcl.audio.pretrained import WEIGHTS, NetworkDescription, load_pretrained, save_pretrained
 from torchmcl.audio.responses import Rooms, SimulatedRooms, read_responses
@@ -31,7 +33,16 @@ from torchmcl.losses import rmcl_loss, transport_loss
 from torchmcl.runs.files import locked, write_json
 from torchmcl.training import Hardware, Optimization, fit
 
-__all__ = ["METRICS", "LocalizerTraining", "held_out_clips", "judge_model", "room_loss", "train_localizer"]
+__all__ = [
+    "METRICS",
+    "LocalizerTraining",
+    "held_out_clips",
+    "judge_model",
+    "room_loss",
+    "table",
+    "train_localizer",
+    "train_with_bars",
+]
 
 SETTINGS, METRICS = "settings.json", "metrics.json"
 BUSY = "another process is training there; wait for it, or choose another folder"
@@ -138,11 +149,56 @@ def train_localizer(
     return metrics
 
 
+def train_with_bars(settings: LocalizerTraining, out: str | Path) -> str:
+    """`train_localizer` with progress bars; returns a table of the measures.
+
+    Args:
+        settings: What is trained.
+        out: Folder of the model.
+    """
+    columns = (TextColumn("{task.description}"), BarColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=Console(stderr=True)) as bar:
+        tasks: dict[str, TaskID] = {}
+
+        def show(part: str, share: float) -> None:
+            if part not in tasks:
+                tasks[part] = bar.add_task(part, total=1.0)
+            bar.update(tasks[part], completed=share)
+
+        metrics = train_localizer(settings, out, show)
+    return table(metrics["sources"])
+
+
+def table(sources: Mapping[str, Mapping[str, float | None]]) -> str:
+    """Measures as a Markdown table.
+
+    Args:
+        sources: Those of `metrics.json`, by number of sources.
+    """
+    rows = {
+        "median error, degrees": ("median", 1, 1),
+        "90 % of the errors within, degrees": ("ninety", 1, 1),
+        "recall within 20 degrees, %": ("recall", 100, 1),
+        "number of tracks right, %": ("counted", 100, 1),
+        "three tracks told, %": ("counted_three", 100, 1),
+        "most probable count right, %": ("likeliest", 100, 1),
+        "source within the region, %": ("covered", 100, 1),
+        "told in silence, %": ("silence", 100, 1),
+        "told in decays, %": ("decay", 100, 1),
+    }
+    lines = ["| sources | " + " | ".join(sources) + " |", "|---|" + "---:|" * len(sources)]
+    for title, (name, factor, digits) in rows.items():
+        values = (each[name] for each in sources.values())
+        cells = ("-" if value is None else f"{factor * value:.{digits}f}" for value in values)
+        lines.append(f"| {title} | " + " | ".join(cells) + " |")
+    return "\n".join(lines)
+
+
 def judge_model(
     model: str | Path,
     settings: LocalizerTraining,
     *,
-    listening: Listening = Listening(),
+    listening: Listening = DEFAULT,
     seed: int | None = None,
     progress: Callable[[str, float], None] = lambda *_: None,
 ) -> dict[str, Any]:
@@ -180,11 +236,18 @@ def room_loss(hypotheses: Hypotheses, targets: Tensor, active: Tensor | None = N
         targets: Directions.
         active: Which of them exist.
     """
-    assert isinstance(hypotheses, CountedHypotheses) and active is not None
+    if not isinstance(hypotheses, CountedHypotheses):
+        raise TypeError(f"hypotheses are {type(hypotheses).__name__}, must have counts: use a RoomNet")
+    if active is None:
+        active = torch.ones(targets.shape[:-1], dtype=torch.bool, device=targets.device)
     count = active.sum(-1).clamp(max=hypotheses.counts.shape[-1] - 1)
     entropy = nn.functional.cross_entropy(hypotheses.counts.flatten(0, -2), count.flatten())
     transport = transport_loss(hypotheses, targets, active, distance=great_circle)
-    return transport + 0.5 * rmcl_loss(hypotheses, targets, active, distance=great_circle) + COUNT_WEIGHT * entropy
+    return (
+        transport
+        + 0.5 * rmcl_loss(hypotheses, targets, active, distance=great_circle)
+        + COUNT_WEIGHT * entropy
+    )
 
 
 def held_out_clips(settings: LocalizerTraining) -> Sequence[Clip]:
@@ -298,7 +361,9 @@ def _claim(out: Path, settings: LocalizerTraining) -> None:
     different = [key for key in plain if there.get(key) != plain[key]]
     if different:
         [key, *_] = different
-        raise UserError(f"{out}: was started with {key} {there.get(key)!r}, not {plain[key]!r}; choose another folder")
+        raise UserError(
+            f"{out}: was started with {key} {there.get(key)!r}, not {plain[key]!r}; choose another folder"
+        )
 
 
 def _plain(found: Judgement) -> dict[str, float | None]:

@@ -83,9 +83,7 @@ def dry_sound(clip: Clip, sample_rate: int, rng: np.random.Generator, vary: bool
 
 def voice(
     clips: Sequence[Clip], space: Space, seconds: float, sample_rate: int, rng: np.random.Generator
-) -> tuple[
-    Float32[np.ndarray, "4 samples"], Float32[np.ndarray, "frames 2"], Bool[np.ndarray, "frames"]
-]:
+) -> tuple[Float32[np.ndarray, "4 samples"], Float32[np.ndarray, "frames 2"], Bool[np.ndarray, "frames"]]:
     """Random clips one after another, each from a new place in the room.
 
     Args:

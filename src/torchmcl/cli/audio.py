@@ -1,4 +1,4 @@
-"""Commands for sound: `simulate`, `inspect` and `localize`."""
+"""Commands for sound: `simulate`, `inspect`, `localize`, `train-localizer` and `evaluate-doa`."""
 
 from pathlib import Path
 from typing import Annotated
@@ -7,7 +7,7 @@ import typer
 
 from torchmcl.cli.options import Convention, Seed
 
-__all__ = ["COMMANDS", "inspect", "localize", "simulate"]
+__all__ = ["COMMANDS", "evaluate_doa", "inspect", "localize", "simulate", "train_localizer"]
 
 
 def simulate(
@@ -95,7 +95,10 @@ def inspect(
 
 def localize(
     recordings: Annotated[
-        list[Path], typer.Argument(help="Four-channel recordings, of any length and rate.")
+        list[Path],
+        typer.Argument(
+            help="Recordings with four channels (or 9, 16, ... in ACN order), of any length and rate."
+        ),
     ],
     model: Annotated[
         Path | None, typer.Option(help="Folder of a run of a scored method; otherwise the bundled model.")
@@ -104,19 +107,103 @@ def localize(
     convention: Annotated[
         str | None, typer.Option("--format", help="`acn-n3d`, `acn-sn3d` or `fuma`; detected when not given.")
     ] = None,
+    prefer: Annotated[
+        str,
+        typer.Option(help="`recall` (fill pauses, keep faint sources) or `precision` (only what is heard)."),
+    ] = "recall",
+    turns: Annotated[
+        int, typer.Option(help="1 to 4 rotated copies whose answers are pooled: more exact, slower.")
+    ] = 1,
+    causal: Annotated[
+        bool, typer.Option("--causal", help="Tracks from the past only, as in live use.")
+    ] = False,
 ) -> None:
-    """Estimate directions over time in your own recordings, with a heat map and a timeline.
+    """Estimate directions over time in your own recordings: tracks, counts, a map and a timeline.
 
     Example: `torchmcl localize concert.wav`
 
-    Writes NAME.csv (DCASE columns), NAME-hypotheses.csv, NAME.json, NAME-map.png and NAME-timeline.png.
+    Writes NAME.csv and NAME-dcase2019.csv (DCASE), NAME-labels.txt (Audacity), NAME.jsonl (ODAS), NAME.json,
+    NAME-counts.csv, NAME-hypotheses.csv, NAME-map.png and NAME-timeline.png.
 
     Read more: docs/howto/localize.md
     """
-    from torchmcl.audio.localizer import BUNDLED_MODEL
+    from torchmcl.audio.localizer import BUNDLED_MODEL, listening_named
     from torchmcl.audio.localizer import localize as go
 
-    go(recordings, out, model=model or BUNDLED_MODEL, convention=convention)
+    listening = listening_named(prefer, turns=turns, causal=causal)
+    go(recordings, out, model=model or BUNDLED_MODEL, convention=convention, listening=listening)
 
 
-COMMANDS = (simulate, inspect, localize)
+def train_localizer(
+    out: Annotated[Path, typer.Argument(help="Folder of the model; an unfinished training is continued.")],
+    sounds: Annotated[
+        Path | None, typer.Option(help="Your own sounds, one subfolder a class, beside synthesized ones.")
+    ] = None,
+    responses: Annotated[
+        list[Path] | None,
+        typer.Option(
+            help="SOFA file or folder of measured responses, one room each; otherwise simulated rooms."
+        ),
+    ] = None,
+    convention: Annotated[
+        str, typer.Option("--response-format", help="`acn-n3d`, `acn-sn3d` or `fuma`, of the responses.")
+    ] = "acn-sn3d",
+    held_out: Annotated[
+        list[str] | None, typer.Option(help="A class of sounds kept for calibration and evaluation.")
+    ] = None,
+    start: Annotated[Path | None, typer.Option(help="Folder of a model to start from.")] = None,
+    voices: Annotated[int, typer.Option(help="Rendered voices of 20 s, 2.6 MB each.")] = 800,
+    steps: Annotated[int, typer.Option(help="Steps of the optimizer.")] = 1500,
+    scenes: Annotated[int, typer.Option(help="Scenes of each number of sources for the evaluation.")] = 100,
+    seed: Seed = 0,
+) -> None:
+    """Train a localizer on simulated or measured rooms, calibrate it, and measure it on unheard sounds.
+
+    Example: `torchmcl train-localizer runs/mine --sounds my_sounds --responses my_room.sofa`
+
+    Writes config.json, model.safetensors, calibration.json and metrics.json; `localize --model` takes the folder.
+
+    Read more: docs/howto/own-rooms.md
+    """
+    from torchmcl.audio.training import LocalizerTraining, train_with_bars
+
+    settings = LocalizerTraining(
+        sounds=None if sounds is None else str(sounds),
+        responses=tuple(map(str, responses or ())),
+        response_format=convention,
+        held_out=tuple(held_out or ()),
+        start=None if start is None else str(start),
+        voices=voices,
+        steps=steps,
+        scenes=scenes,
+        seed=seed,
+    )
+    print(train_with_bars(settings, out))
+
+
+def evaluate_doa(
+    predicted: Annotated[Path, typer.Argument(help="DCASE file of `localize`, or a folder of them.")],
+    truth: Annotated[Path, typer.Argument(help="DCASE file of the references, or a folder of them.")],
+    classes: Annotated[
+        bool, typer.Option("--classes", help="Compare classes too; `localize` writes class 0 throughout.")
+    ] = False,
+) -> None:
+    """Compare predicted with true directions by the measures of the DCASE challenge.
+
+    Example: `torchmcl evaluate-doa runs/localize/concert.csv concert_truth.csv`
+
+    Prints localization error and recall, and F-score and error rate within 20 degrees.
+
+    Read more: docs/howto/localize.md
+    """
+    from torchmcl.audio.doa import evaluate_doa as compare
+
+    found = compare(predicted, truth, classes=classes)
+    print(f"localization error   {found.localization_error:6.1f} degrees")
+    print(f"localization recall  {found.localization_recall:6.1%}")
+    print(f"F-score (20 degrees) {found.f_score:6.1%}")
+    print(f"error rate           {found.error_rate:6.2f}")
+    print(f"references           {found.references:6d}")
+
+
+COMMANDS = (simulate, inspect, localize, train_localizer, evaluate_doa)

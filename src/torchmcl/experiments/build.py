@@ -11,7 +11,6 @@ from torchmcl.audio.datamodule import AudioDataModule
 from torchmcl.audio.foa import convention_named
 from torchmcl.audio.pretrained import NetworkDescription
 from torchmcl.audio.scenes import SceneSettings
-from torchmcl.audio.seldnet import SELDNet
 from torchmcl.audio.simulate import simulate
 from torchmcl.distances import cost_matrix, great_circle
 from torchmcl.errors import UserError
@@ -125,7 +124,7 @@ def describe_network(config: Config, sample_rate: int, slots: int) -> NetworkDes
         raise UserError(f"network: {error}") from None
 
 
-def build_network(config: Config, sample_rate: int, slots: int) -> SELDNet:
+def build_network(config: Config, sample_rate: int, slots: int) -> nn.Module:
     """One network of a run, with new weights; an ensemble has several.
 
     Args:
