@@ -28,6 +28,7 @@ from torchmcl.hypotheses import Hypotheses
 from torchmcl.likelihood import likelihood_loss, log_likelihood
 from torchmcl.losses import cell_loss, mcl_loss, pit_loss, rmcl_loss, scoring_loss, transport_loss
 from torchmcl.mixtures import KernelMixture
+from torchmcl.regions import Conformal, HighestDensityRegion
 from torchmcl.transport import emd, oracle_error
 from torchmcl.voronoi.laws import Dirac, Gaussian, Uniform
 from torchmcl.voronoi.mixture import VoronoiMixture
@@ -50,6 +51,7 @@ __all__ = [
     "Box",
     "ClassError",
     "ClassOwnership",
+    "Conformal",
     "CountRecall",
     "Dirac",
     "EarthMoversDistance",
@@ -57,6 +59,7 @@ __all__ = [
     "EntropyHistogram",
     "FeatureSharing",
     "Gaussian",
+    "HighestDensityRegion",
     "Hypotheses",
     "HypothesisHead",
     "KernelMixture",
