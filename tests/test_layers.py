@@ -16,7 +16,7 @@ LAYERS = {
         "hypotheses", "likelihood", "losses", "metrics", "mixtures", "plots", "regions", "transport", "voronoi",
     },
     "training": {"runs", "training"},
-    "application": {"audio", "tabular", "toy", "trajectories"},
+    "application": {"audio", "images", "tabular", "toy", "trajectories"},
     "experiments": {"experiments"},
     "command": {"__main__", "cli", "web"},
 }  # fmt: skip

@@ -91,6 +91,12 @@ def _mask(shape: torch.Size, labels: Tensor, active: Tensor | None) -> Tensor:
 
 
 def _check(wrong: Tensor, must: str, labels: Tensor) -> None:
-    """Raise where a value is wrong; a compiled graph cannot look at values, and does without."""
-    if not torch.compiler.is_compiling() and wrong.any():
+    """Raise where a value is wrong; values that cannot be read, in a compiled graph or mapped, are not checked."""
+    if torch.compiler.is_compiling():
+        return
+    try:
+        fits = not wrong.any()
+    except RuntimeError:
+        return
+    if not fits:
         raise ValueError(f"{must}, got {labels[wrong][0].tolist()}")

@@ -8,13 +8,14 @@ from typing import Annotated, Any
 
 import typer
 
-from torchmcl.cli import audio, doctor, experiments, toy
+from torchmcl.cli import audio, classify, doctor, experiments, toy
 from torchmcl.errors import UserError
 
 __all__ = ["GROUPS", "app", "main"]
 
 GROUPS = (
     toy,
+    classify,
     audio,
     experiments,
     doctor,

@@ -74,7 +74,9 @@ def load_mnist(folder: str | Path) -> ImageSet:
         raise UserError(f"{folder}: all training labels are {min(known)}; there must be at least two classes")
     unknown = set(test[1].unique().tolist()) - known
     if unknown:
-        raise UserError(f"{folder}: test label {min(unknown)} is not among the training labels {sorted(known)}")
+        raise UserError(
+            f"{folder}: test label {min(unknown)} is not among the training labels {sorted(known)}"
+        )
     return ImageSet(folder.resolve().name, train, test, max(known) + 1)
 
 

@@ -3,9 +3,9 @@
 import gzip
 import struct
 import zlib
+from io import BufferedReader
 from math import prod
 from pathlib import Path
-from typing import IO
 
 import numpy as np
 from numpy.typing import NDArray
@@ -55,7 +55,7 @@ def read_idx(path: str | Path, axes: int) -> NDArray[np.uint8]:
         raise UserError(f"{path}: {error.strerror or error}") from None
 
 
-def _read(stream: IO[bytes], path: Path, axes: int) -> NDArray[np.uint8]:
+def _read(stream: gzip.GzipFile | BufferedReader, path: Path, axes: int) -> NDArray[np.uint8]:
     head = stream.read(4 + 4 * axes)
     magic = bytes([0, 0, UNSIGNED_BYTES, axes])
     if head[:4] != magic:

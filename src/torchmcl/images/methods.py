@@ -39,7 +39,7 @@ def loss_of(method: Method) -> Loss:
 BETA = 0.75
 
 METHODS = {
-    "ensemble": Method("independent ensemble", None, partial(members_loss, distance=cross_entropy)),
+    "ensemble": Method("ensemble", None, partial(members_loss, distance=cross_entropy)),
     "smcl": Method("sMCL", None, partial(mcl_loss, distance=cross_entropy)),
     "cmcl": Method("CMCL", None, partial(cmcl_loss, beta=BETA)),
     "vmcl": Method("vMCL", "softmax", partial(rmcl_loss, distance=cross_entropy)),

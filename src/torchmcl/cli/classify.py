@@ -1,0 +1,57 @@
+"""The command of image classification: `classify`."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from torchmcl.cli.options import Seed
+
+__all__ = ["COMMANDS", "classify"]
+
+
+def classify(
+    data: Annotated[
+        Path | None,
+        typer.Argument(
+            help="Folder with the four IDX files of MNIST, compressed or not (scikit-learn's digits)."
+        ),
+    ] = None,
+    out: Annotated[Path, typer.Option(help="Folder of runs, results and pictures.")] = Path("runs/classify"),
+    task: Annotated[
+        list[str] | None,
+        typer.Option(help="`few` images, `ambiguous` or `noisy` labels; repeatable (few and ambiguous)."),
+    ] = None,
+    seeds: Annotated[
+        int, typer.Option(help="How many seeds, from --seed on; the results are their means.")
+    ] = 5,
+    seed: Seed = 0,
+    images: Annotated[
+        int | None, typer.Option(help="Training images (300 or 500 digits, 2000 of MNIST).")
+    ] = None,
+) -> None:
+    """Compare an independent ensemble, sMCL, CMCL, vMCL and rMCL in classification, with five hypotheses.
+
+    Example: `torchmcl classify --out runs/classify --seeds 3`
+
+    Writes results.json, table.md and a picture for each task. Finished runs are reused, and an interrupted study
+    continues with the next run.
+
+    Read more: docs/classification.md
+    """
+    from rich.console import Console
+
+    from torchmcl.images.command import classify as go
+
+    go(
+        data,
+        out=out,
+        tasks=tuple(task or ("few", "ambiguous")),
+        seed=seed,
+        seeds=seeds,
+        images=images,
+        console=Console(),
+    )
+
+
+COMMANDS = (classify,)
