@@ -1,0 +1,1 @@
+"""Pedestrian trajectories: K futures with probabilities."""

@@ -1,0 +1,217 @@
+"""Tracks of pedestrians: where everybody was at each frame, in meters."""
+
+import array
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+from jaxtyping import Float, Int
+
+from torchmcl.errors import UserError
+from torchmcl.trajectories.rows import iter_rows, to_meters
+
+__all__ = ["STEP", "Tracks", "read_tracks"]
+
+STEP = 0.4
+"""Seconds from one position to the next in everything that is learned and predicted."""
+
+
+@dataclass(frozen=True, eq=False)
+class Tracks:
+    """Rows of (frame, pedestrian, position), sorted by pedestrian and then by frame.
+
+    Args:
+        frames: The number of the frame of each row.
+        agents: The pedestrian of each row, as an index into `names`.
+        positions: Meters.
+        names: What the file calls each pedestrian.
+
+    Example:
+        >>> tracks = Tracks.of(frames=[10, 20, 10], agents=["a", "a", "b"], positions=[[0, 0], [1, 0], [5, 5]])
+        >>> tracks.instants, tracks.spacing
+        (array([10, 20]), 10)
+    """
+
+    frames: Int[np.ndarray, "rows"]
+    agents: Int[np.ndarray, "rows"]
+    positions: Float[np.ndarray, "rows 2"]
+    names: tuple[str, ...]
+
+    @classmethod
+    def of(cls, frames: object, agents: object, positions: object) -> "Tracks":
+        """Tracks from columns in any order.
+
+        Args:
+            frames: Whole numbers, one for each row.
+            agents: Who is where: any labels.
+            positions: `(rows, 2)`, meters.
+
+        Returns:
+            The tracks, sorted.
+
+        Raises:
+            UserError: A pedestrian that has two positions at one frame.
+        """
+        labels, codes = np.unique(np.asarray(agents), return_inverse=True)
+        order = np.lexsort((np.asarray(frames), codes))
+        made = cls(
+            np.asarray(frames, dtype=np.int64)[order],
+            codes.astype(np.int64)[order],
+            np.asarray(positions, dtype=np.float64).reshape(-1, 2)[order],
+            tuple(str(label) for label in labels),
+        )
+        twice = np.flatnonzero((np.diff(made.frames) == 0) & (np.diff(made.agents) == 0))
+        if len(twice):
+            row = int(twice[0])
+            raise UserError(
+                f"pedestrian {made.names[made.agents[row]]} has two positions at frame {made.frames[row]}"
+            )
+        return made
+
+    def __len__(self) -> int:
+        return len(self.frames)
+
+    @cached_property
+    def instants(self) -> Int[np.ndarray, "instants"]:
+        """The frames at which anybody is present."""
+        return np.unique(self.frames)
+
+    @cached_property
+    def index(self) -> Int[np.ndarray, "rows"]:
+        """The place of each row's frame among `instants`: successive frames of the file differ by one."""
+        return np.searchsorted(self.instants, self.frames)
+
+    @cached_property
+    def spacing(self) -> int:
+        """The most common number of frames between two positions of a pedestrian; 1 where nobody has two."""
+        steps = np.diff(self.frames)[np.diff(self.agents) == 0]
+        if not len(steps):
+            return 1
+        values, counts = np.unique(steps, return_counts=True)
+        return int(values[counts.argmax()])
+
+    def resampled(self, fps: float | None = None, *, gaps: float = 0.0, anchor: int | None = None) -> "Tracks":
+        """The same walks at one position every 0.4 s, by linear interpolation.
+
+        Nothing is extrapolated. A pedestrian is absent between two positions that are farther apart than those of
+        the file usually are, unless the gap is at most `gaps` seconds.
+
+        Args:
+            fps: Frames per second of the frame numbers; by default the usual spacing of the file is taken as 0.4 s.
+            gaps: The longest gap, in seconds, that is interpolated.
+            anchor: A frame that is on the new grid; the first one by default.
+
+        Returns:
+            Tracks whose frames are those of the new grid, rounded to whole numbers.
+        """
+        fps = self.spacing / STEP if fps is None else fps
+        stride = STEP * fps
+        start = float(self.instants[0] if anchor is None else anchor) if len(self) else 0.0
+        limit = max(self.spacing, gaps * fps) * (1 + 1e-9)
+        rows = [self._at_grid(*piece, start, stride) for piece in self._pieces(limit)]
+        kept = [row for row in rows if len(row[0])]
+        if not kept:
+            return replace(
+                self, frames=self.frames[:0], agents=self.agents[:0], positions=self.positions[:0]
+            )
+        steps, agents, positions = (np.concatenate(column) for column in zip(*kept, strict=True))
+        frames = np.rint(start + steps * stride).astype(np.int64)
+        return Tracks(frames, agents, positions, self.names)
+
+    def _pieces(self, limit: float) -> list[tuple[int, int]]:
+        """Ranges of rows of one pedestrian without a gap longer than `limit` frames."""
+        cuts = np.flatnonzero((np.diff(self.agents) != 0) | (np.diff(self.frames) > limit)) + 1
+        ends = [0, *cuts.tolist(), len(self)]
+        return list(zip(ends[:-1], ends[1:], strict=True)) if len(self) else []
+
+    def _at_grid(
+        self, first: int, last: int, start: float, stride: float
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        frames = (self.frames[first:last] - start) / stride
+        steps = np.arange(np.ceil(frames[0] - 1e-6), np.floor(frames[-1] + 1e-6) + 1)
+        xy = [np.interp(steps, frames, self.positions[first:last, axis]) for axis in (0, 1)]
+        return steps, np.full(len(steps), self.agents[first]), np.stack(xy, -1)
+
+
+def read_tracks(
+    path: str | Path,
+    *,
+    fps: float | None = None,
+    gaps: float = 0.0,
+    unit: float = 1.0,
+    homography: Float[np.ndarray, "3 3"] | None = None,
+    columns: Mapping[str, str] | None = None,
+) -> Tracks:
+    """Read a file of tracks.
+
+    Args:
+        path: `frame id x y` text with or without a header, CSV with named columns, or TrajNet++ ndjson.
+        fps: Frames per second of the frame numbers: positions are resampled to one every 0.4 s. By default the
+            frames are taken as they are, as the ETH/UCY protocol has it.
+        gaps: The longest gap, in seconds, that is interpolated; none by default.
+        unit: Meters that a unit of the file has.
+        homography: From pixels to meters.
+        columns: The names of the columns where the header has names of its own; see `iter_rows`.
+
+    Returns:
+        The tracks.
+
+    Raises:
+        UserError: A line that cannot be read or contradicts an earlier one, with its number.
+    """
+    check_rate(fps, unit, gaps)
+    lines, frames = array.array("q"), array.array("q")
+    codes, xy = array.array("q"), array.array("d")
+    names: dict[str, int] = {}
+    for row in iter_rows(path, columns):
+        lines.append(row.line)
+        frames.append(row.frame)
+        codes.append(names.setdefault(row.agent, len(names)))
+        xy.extend((row.x, row.y))
+    if not frames:
+        raise UserError(f"{path}, line 1: the file has no rows; it must have rows of frame, id, x and y")
+    positions = to_meters(np.frombuffer(xy).reshape(-1, 2), homography, unit)
+    _check_rows(path, names, *(np.frombuffer(c, np.int64) for c in (lines, frames, codes)), positions)
+    order = np.lexsort((frames, codes))
+    read = Tracks(
+        np.frombuffer(frames, np.int64)[order],
+        np.frombuffer(codes, np.int64)[order],
+        positions[order],
+        tuple(names),
+    )
+    return read if fps is None and not gaps else read.resampled(fps, gaps=gaps)
+
+
+def check_rate(fps: float | None, unit: float = 1.0, gaps: float = 0.0) -> None:
+    """Refuse frame rates, units and gaps that mean nothing."""
+    if fps is not None and not 0 < fps < float("inf"):
+        raise UserError(f"fps is {fps:g}, must be a positive number of frames per second")
+    if not 0 < unit < float("inf"):
+        raise UserError(f"unit is {unit:g}, must be a positive number of meters")
+    if not 0 <= gaps < float("inf"):
+        raise UserError(f"gaps is {gaps:g}, must be a number of seconds, at least 0")
+
+
+def _check_rows(
+    path: str | Path,
+    names: dict[str, int],
+    lines: np.ndarray,
+    frames: np.ndarray,
+    codes: np.ndarray,
+    positions: np.ndarray,
+) -> None:
+    broken = np.flatnonzero(~np.isfinite(positions).all(-1))
+    if len(broken):
+        raise UserError(f"{path}, line {lines[broken[0]]}: the homography maps this position to infinity")
+    order = np.lexsort((lines, frames, codes))
+    same = (np.diff(frames[order]) == 0) & (np.diff(codes[order]) == 0)
+    if same.any():
+        at = np.flatnonzero(same)
+        second = order[at[lines[order[at + 1]].argmin()] + 1]
+        first = order[at[lines[order[at + 1]].argmin()]]
+        raise UserError(
+            f"{path}, line {lines[second]}: pedestrian {list(names)[codes[second]]} is at frame {frames[second]} "
+            f"already in line {lines[first]}"
+        )
