@@ -13,7 +13,6 @@ from torchmcl.trajectories.windows import OBSERVED, PREDICTED
 __all__ = ["Architecture", "FutureNetwork", "Seen", "speed_unit"]
 
 NEIGHBOR_FEATURES = 20
-MIRROR = (1.0, -1.0)
 
 
 @dataclass(frozen=True)
@@ -21,7 +20,7 @@ class Architecture:
     """The size of a network and what it looks at.
 
     Args:
-        hypotheses: K, an even number where they come in mirrored pairs.
+        hypotheses: K.
         width: Of the residual blocks.
         blocks: Their number.
         dropout: Within a block.
@@ -29,7 +28,6 @@ class Architecture:
         attention: The width of the attention, a multiple of the number of heads.
         heads: Of the attention.
         roughness: Whether the jitter of the observed track is an input.
-        mirrored: Whether half of the hypotheses are those of the mirrored walk, mirrored back.
     """
 
     hypotheses: int = 20
@@ -40,7 +38,6 @@ class Architecture:
     attention: int = 64
     heads: int = 4
     roughness: bool = True
-    mirrored: bool = True
 
 
 class Seen(NamedTuple):
@@ -82,15 +79,14 @@ class FutureNetwork(nn.Module):
         super().__init__()
         self.architecture = a = architecture or Architecture()
         inputs = 4 * OBSERVED + 3 * a.roughness
-        self.outputs = a.hypotheses // 2 if a.mirrored else a.hypotheses
         if a.neighbors:
             self.attention = NeighborAttention(inputs, a.attention, a.heads)
             inputs += a.attention
         self.enter = nn.Linear(inputs, a.width)
         self.blocks = nn.Sequential(*(Block(a.width, a.dropout) for _ in range(a.blocks)))
         self.norm = nn.LayerNorm(a.width)
-        self.steps = nn.Linear(a.width, self.outputs * PREDICTED * 2)
-        self.logits = nn.Linear(a.width, self.outputs)
+        self.steps = nn.Linear(a.width, a.hypotheses * PREDICTED * 2)
+        self.logits = nn.Linear(a.width, a.hypotheses)
         with torch.no_grad():
             self.steps.weight.mul_(0.5)
 
@@ -103,18 +99,6 @@ class FutureNetwork(nn.Module):
         Returns:
             Points `(batch, K, 24)`, meters relative to the last position; one distribution over the K.
         """
-        if not self.architecture.mirrored:
-            points, logits = self._answer(seen)
-            return Hypotheses(points, logits, "softmax")
-        mirror = seen.observed.new_tensor(MIRROR)
-        other = Seen(seen.observed * mirror, seen.missing, seen.neighbors * mirror.repeat(3))
-        both = Seen(*(torch.cat(pair) for pair in zip(seen, other, strict=True)))
-        points, logits = self._answer(both)
-        own, reflected = points.chunk(2)
-        points = torch.cat([own, reflected * mirror.repeat(PREDICTED)], 1)
-        return Hypotheses(points, torch.cat(logits.chunk(2), 1), "softmax")
-
-    def _answer(self, seen: Seen) -> tuple[Tensor, Tensor]:
         unit = speed_unit(seen.observed)
         scaled = seen.observed / unit[:, None, None]
         velocity = scaled.diff(dim=1)
@@ -125,9 +109,9 @@ class FutureNetwork(nn.Module):
         if self.architecture.neighbors:
             known = torch.cat([known, self.attention(known, seen, unit)], 1)
         hidden = self.norm(self.blocks(self.enter(known)))
-        steps = self.steps(hidden).view(-1, self.outputs, PREDICTED, 2) + velocity[:, -1][:, None, None]
+        steps = self.steps(hidden).view(len(hidden), -1, PREDICTED, 2) + velocity[:, -1][:, None, None]
         points = steps.cumsum(2) * unit[:, None, None, None]
-        return points.flatten(2), self.logits(hidden)
+        return Hypotheses(points.flatten(2), self.logits(hidden), "softmax")
 
 
 class Block(nn.Module):

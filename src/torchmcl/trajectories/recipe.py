@@ -15,7 +15,16 @@ from torchmcl.trajectories.network import Architecture, Seen
 from torchmcl.trajectories.pose import Pose, completed, pose_of
 from torchmcl.trajectories.windows import OBSERVED, PREDICTED, Windows
 
-__all__ = ["Augmentation", "AugmentedBatches", "Recipe", "displacements", "forecasting_loss", "look", "one_cycle"]
+__all__ = [
+    "Augmentation",
+    "AugmentedBatches",
+    "Recipe",
+    "augment",
+    "displacements",
+    "forecasting_loss",
+    "look",
+    "one_cycle",
+]
 
 CHUNK = 64
 """Batches that are augmented at once: the operations are small, and one call for many is faster."""
@@ -23,7 +32,7 @@ CHUNK = 64
 
 @dataclass(frozen=True)
 class Augmentation:
-    """What happens to a window before the network sees it in training.
+    """What happens to a window before the network sees it in training; half of them are reflected as well.
 
     Args:
         scale: Standard deviation of the logarithm of a factor on all lengths.
@@ -33,8 +42,6 @@ class Augmentation:
         neighbor_dropout: The probability that a neighbor is left out.
         alone: The probability that all neighbors of a window are left out.
         shorten: The probability that only the last 2 to 7 positions are seen.
-        mirror: Whether a window is reflected at the last step with probability 1/2, which is only of use to a network
-            that is not symmetric by itself.
     """
 
     scale: float = 0.2
@@ -43,7 +50,6 @@ class Augmentation:
     neighbor_dropout: float = 0.3
     alone: float = 0.2
     shorten: float = 0.1
-    mirror: bool = False
 
 
 @dataclass(frozen=True)
@@ -165,9 +171,8 @@ def augment(
     dropped |= uniform(count, 1) < settings.alone
     neighbors = neighbors.masked_fill(dropped[..., None], torch.nan)
     seen, pose = look(observed, neighbors)
-    factor = (normal(count, 1, 1) * settings.scale).exp() * torch.ones(2)
-    if settings.mirror:
-        factor = factor * torch.stack([torch.ones(count, 1), (uniform(count, 1) < 0.5) * 2.0 - 1], -1)
+    mirror = torch.stack([torch.ones(count, 1), (uniform(count, 1) < 0.5) * 2.0 - 1], -1)
+    factor = (normal(count, 1, 1) * settings.scale).exp() * mirror
     future = pose.turn(windows.future) * factor
     return Seen(seen.observed * factor, seen.missing, seen.neighbors * factor.repeat(1, 1, 3)), future
 

@@ -27,6 +27,7 @@ class Tracks:
         agents: The pedestrian of each row, as an index into `names`.
         positions: Meters.
         names: What the file calls each pedestrian.
+        grid: All frames that follow each other in steps of 0.4 s; by default those at which anybody is present.
 
     Example:
         >>> tracks = Tracks.of(frames=[10, 20, 10], agents=["a", "a", "b"], positions=[[0, 0], [1, 0], [5, 5]])
@@ -38,6 +39,7 @@ class Tracks:
     agents: Int[np.ndarray, "rows"]
     positions: Float[np.ndarray, "rows 2"]
     names: tuple[str, ...]
+    grid: Int[np.ndarray, "instants"] | None = None
 
     @classmethod
     def of(cls, frames: object, agents: object, positions: object) -> "Tracks":
@@ -75,8 +77,8 @@ class Tracks:
 
     @cached_property
     def instants(self) -> Int[np.ndarray, "instants"]:
-        """The frames at which anybody is present."""
-        return np.unique(self.frames)
+        """The frames that follow each other: by default those at which anybody is present."""
+        return np.unique(self.frames) if self.grid is None else self.grid
 
     @cached_property
     def index(self) -> Int[np.ndarray, "rows"]:
@@ -117,8 +119,8 @@ class Tracks:
                 self, frames=self.frames[:0], agents=self.agents[:0], positions=self.positions[:0]
             )
         steps, agents, positions = (np.concatenate(column) for column in zip(*kept, strict=True))
-        frames = np.rint(start + steps * stride).astype(np.int64)
-        return Tracks(frames, agents, positions, self.names)
+        grid = np.arange(steps.min(), steps.max() + 1)
+        return Tracks(_frame(steps, start, stride), agents, positions, self.names, _frame(grid, start, stride))
 
     def _pieces(self, limit: float) -> list[tuple[int, int]]:
         """Ranges of rows of one pedestrian without a gap longer than `limit` frames."""
@@ -133,6 +135,11 @@ class Tracks:
         steps = np.arange(np.ceil(frames[0] - 1e-6), np.floor(frames[-1] + 1e-6) + 1)
         xy = [np.interp(steps, frames, self.positions[first:last, axis]) for axis in (0, 1)]
         return steps, np.full(len(steps), self.agents[first]), np.stack(xy, -1)
+
+
+def _frame(steps: np.ndarray, start: float, stride: float) -> np.ndarray:
+    """Frame numbers; of a rate below 2.5 frames per second they count steps, so that no two are equal."""
+    return np.rint(start + steps * stride if stride >= 1 else steps).astype(np.int64)
 
 
 def read_tracks(
@@ -173,14 +180,10 @@ def read_tracks(
     if not frames:
         raise UserError(f"{path}, line 1: the file has no rows; it must have rows of frame, id, x and y")
     positions = to_meters(np.frombuffer(xy).reshape(-1, 2), homography, unit)
-    _check_rows(path, names, *(np.frombuffer(c, np.int64) for c in (lines, frames, codes)), positions)
-    order = np.lexsort((frames, codes))
-    read = Tracks(
-        np.frombuffer(frames, np.int64)[order],
-        np.frombuffer(codes, np.int64)[order],
-        positions[order],
-        tuple(names),
-    )
+    line, frame, code = (np.frombuffer(column, np.int64) for column in (lines, frames, codes))
+    _check_rows(path, names, line, frame, code, positions)
+    order = np.lexsort((frame, code))
+    read = Tracks(frame[order], code[order], positions[order], tuple(names))
     return read if fps is None and not gaps else read.resampled(fps, gaps=gaps)
 
 

@@ -1,0 +1,347 @@
+"""K futures with probabilities for pedestrians, by a trained network."""
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import torch
+from jaxtyping import Float, Int
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
+from torch import Tensor
+
+from torchmcl.errors import UserError
+from torchmcl.hypotheses import Hypotheses
+from torchmcl.trajectories.calibration import Adjustment, adjustment_of
+from torchmcl.trajectories.metrics import single_answer
+from torchmcl.trajectories.network import Architecture, FutureNetwork, speed_unit
+from torchmcl.trajectories.pose import completed
+from torchmcl.trajectories.recipe import AugmentedBatches, Recipe, forecasting_loss, look, one_cycle
+from torchmcl.trajectories.tracks import STEP, Tracks
+from torchmcl.trajectories.windows import NEIGHBORS, OBSERVED, PREDICTED, Windows, neighbors, windows
+
+__all__ = ["BUNDLED", "Forecaster"]
+
+BUNDLED = Path(__file__).parents[1] / "models" / "futures"
+"""The folder of the bundled model."""
+
+FORMAT = "torchmcl-forecaster-1"
+BATCH = 4096
+
+
+class Forecaster:
+    """K futures of 4.8 s with probabilities, from up to 3.2 s of walking.
+
+    The answer to a walk that is moved, turned or mirrored is moved, turned or mirrored alike.
+
+    Args:
+        network: A trained network; without one, call `fit`.
+        adjustment: Temperature and widths.
+
+    Example:
+        >>> forecaster = Forecaster.from_pretrained()
+        >>> walk = torch.tensor([[[0.5 * step, 0.0] for step in range(8)]])
+        >>> forecaster(walk)
+        Hypotheses(points=(1, 20, 24), logits=(1, 20), link='softmax', dtype=torch.float32, device='cpu')
+    """
+
+    def __init__(self, network: FutureNetwork | None = None, adjustment: Adjustment | None = None) -> None:
+        self.network = None if network is None else network.eval()
+        self.adjustment = adjustment or Adjustment()
+
+    def __call__(
+        self,
+        observed: Float[Tensor, "agents steps 2"],
+        *,
+        frames: Int[Tensor, "agents"] | None = None,
+        step: float = STEP,
+    ) -> Hypotheses:
+        """Futures of pedestrians.
+
+        Args:
+            observed: Past positions in meters, the last one now. From 2 steps on; of more than 3.2 s the last ones are
+                used. Pedestrians who appeared later have NaN before their first position.
+            frames: Equal numbers for pedestrians who are seen together: they take each other into account. By default
+                everybody is alone.
+            step: Seconds between positions; other than 0.4 s is resampled by linear interpolation.
+
+        Returns:
+            Points `(agents, K, 24)`: x and y of the 12 next steps of 0.4 s in turn, in the coordinates of `observed`.
+            The probabilities are those of being the nearest of the K to what happens.
+        """
+        past = self._prepared(observed, step)
+        around = self._neighbors(past, frames)
+        parts = [self._answer(*pair) for pair in zip(past.split(BATCH), around.split(BATCH), strict=True)]
+        return Hypotheses.cat(parts) if parts else self._nobody(past)
+
+    def answer(self, hypotheses: Hypotheses) -> Float[Tensor, "agents 12 2"]:
+        """The best single future: see `torchmcl.trajectories.metrics.single_answer`.
+
+        Args:
+            hypotheses: Of this forecaster.
+
+        Returns:
+            Positions in meters.
+        """
+        return single_answer(hypotheses)
+
+    def at_steps(self, hypotheses: Hypotheses, observed: Float[Tensor, "agents steps 2"]) -> Hypotheses:
+        """Where a pedestrian will be at each step, as a mixture with widths: `.mixture()` is its density.
+
+        Args:
+            hypotheses: The answer of this forecaster.
+            observed: What it was the answer to, 0.4 s a step.
+
+        Returns:
+            Points `(agents, 12, K, 2)` with widths.
+        """
+        points = hypotheses.points.unflatten(-1, (PREDICTED, 2)).transpose(-3, -2)
+        widths = self.widths(observed)[..., None].expand(points.shape[:-1])
+        logits = hypotheses.log_probs[..., None, :].expand(points.shape[:-1])
+        return Hypotheses(points, logits, "softmax", widths)
+
+    def widths(self, observed: Float[Tensor, "agents steps 2"]) -> Float[Tensor, "agents 12"]:
+        """The standard deviation of the kernel around a hypothesis at each step.
+
+        Args:
+            observed: Past positions, 0.4 s a step.
+
+        Returns:
+            Meters.
+        """
+        unit = speed_unit(completed(self._prepared(observed, STEP)))
+        return unit[:, None] * unit.new_tensor(self.adjustment.widths)
+
+    def fit(
+        self,
+        tracks: Tracks | Sequence[Tracks],
+        *,
+        held_out: Sequence[Tracks] | None = None,
+        recipe: Recipe | None = None,
+        seed: int = 0,
+        checkpoint: str | Path | None = None,
+        progress: bool | Callable[[float], None] = False,
+    ) -> "Forecaster":
+        """Train on tracks at 0.4 s a step; the same arguments give the same forecaster.
+
+        Args:
+            tracks: One or more recordings.
+            held_out: Recordings for temperature and widths; by default the last tenth of the windows of each
+                recording is not trained on and used for this.
+            recipe: Architecture, data augmentation and length of the training.
+            seed: Of all random numbers.
+            checkpoint: A file from which an interrupted training is resumed.
+            progress: Whether to show a progress bar; or a function that is called with the part done since its last
+                call.
+
+        Returns:
+            This forecaster.
+        """
+        parts = [windows(each) for each in ([tracks] if isinstance(tracks, Tracks) else tracks)]
+        if held_out is None:
+            cuts = [len(part) - max(len(part) // 10, 1) for part in parts]
+            kept = Windows.cat([part[slice(cut, None)] for part, cut in zip(parts, cuts, strict=True)])
+            parts = [part[slice(cut)] for part, cut in zip(parts, cuts, strict=True)]
+        else:
+            kept = Windows.cat([windows(each) for each in held_out])
+        return self.fit_windows(
+            Windows.cat(parts), kept, recipe=recipe, seed=seed, checkpoint=checkpoint, progress=progress
+        )
+
+    def fit_windows(
+        self,
+        train: Windows,
+        held_out: Windows,
+        *,
+        recipe: Recipe | None = None,
+        seed: int = 0,
+        checkpoint: str | Path | None = None,
+        progress: bool | Callable[[float], None] = False,
+    ) -> "Forecaster":
+        """Train on windows; arguments as for `fit`.
+
+        Args:
+            train: What to learn from.
+            held_out: For temperature and widths.
+            recipe: Architecture, data augmentation and length of the training.
+            seed: Of all random numbers.
+            checkpoint: A file from which an interrupted training is resumed.
+            progress: As for `fit`.
+
+        Returns:
+            This forecaster.
+        """
+        from functools import partial
+
+        from torchmcl.training import Optimization, fit
+
+        recipe = recipe or Recipe()
+        for name, part in (("tracks", train), ("held_out", held_out)):
+            if not len(part):
+                raise UserError(f"{name}: nobody is present in {OBSERVED + PREDICTED} successive frames")
+        batches = AugmentedBatches(train, recipe, seed)
+        fitted = fit(
+            partial(FutureNetwork, recipe.architecture),
+            partial(forecasting_loss, end=recipe.end, scores=recipe.scores),
+            batches,
+            seed=seed,
+            optimization=Optimization(
+                epochs=batches.epochs,
+                learning_rate=recipe.learning_rate,
+                weight_decay=recipe.weight_decay,
+                schedule=one_cycle,
+                clip=1.0,
+                keep="last",
+                optimizer=_adamw,
+            ),
+            checkpoint=checkpoint,
+            progress=progress,
+        )
+        assert isinstance(fitted.network, FutureNetwork)
+        self.network, self.adjustment = fitted.network.eval(), Adjustment()
+        answers = self.forecast_windows(held_out)
+        self.adjustment = adjustment_of(answers, held_out.future, speed_unit(held_out.observed))
+        return self
+
+    def forecast_windows(self, seen: Windows) -> Hypotheses:
+        """Futures relative to the last observed position of each window.
+
+        Args:
+            seen: Windows, of which the futures are not looked at.
+
+        Returns:
+            Points `(windows, K, 24)`, in the directions of the world.
+        """
+        parts = zip(seen.observed.split(BATCH), seen.neighbors.split(BATCH), strict=True)
+        return Hypotheses.cat([self._answer(*pair) for pair in parts])
+
+    def save(self, folder: str | Path, **about: Any) -> None:
+        """Write `model.safetensors` and `config.json`.
+
+        Args:
+            folder: Made where missing.
+            about: Anything worth knowing about the model that JSON can hold.
+        """
+        from torchmcl.runs.files import atomic, write_json
+
+        network = self._trained()
+        with atomic(Path(folder) / "model.safetensors") as path:
+            save_file(network.state_dict(), path)
+        write_json(
+            Path(folder) / "config.json",
+            {
+                "format": FORMAT,
+                "architecture": asdict(network.architecture),
+                "adjustment": asdict(self.adjustment),
+                **about,
+            },
+        )
+
+    @classmethod
+    def from_pretrained(cls, folder: str | Path | None = None) -> "Forecaster":
+        """Read a saved forecaster.
+
+        Args:
+            folder: Where `save` wrote it; the bundled model by default.
+
+        Returns:
+            The forecaster.
+        """
+        folder = Path(BUNDLED if folder is None else folder)
+        try:
+            config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+            if config["format"] != FORMAT:
+                raise UserError(f"{folder / 'config.json'}: format is {config['format']!r}, must be {FORMAT!r}")
+            architecture = Architecture(**config["architecture"])
+            adjustment = Adjustment(
+                float(config["adjustment"]["temperature"]), tuple(map(float, config["adjustment"]["widths"]))
+            )
+            network = FutureNetwork(architecture)
+            network.load_state_dict(load_file(folder / "model.safetensors"))
+        except FileNotFoundError as error:
+            raise UserError(f"{error.filename or folder}: is missing, the folder holds no forecaster") from None
+        except UserError:
+            raise
+        except (ValueError, KeyError, TypeError, RuntimeError, SafetensorError) as error:
+            raise UserError(f"{folder}: holds no forecaster ({str(error).splitlines()[0]})") from None
+        return cls(network, adjustment)
+
+    def _trained(self) -> FutureNetwork:
+        if self.network is None:
+            raise UserError("the forecaster has not learned yet: call fit, or use Forecaster.from_pretrained()")
+        return self.network
+
+    def _answer(self, observed: Tensor, around: Tensor) -> Hypotheses:
+        """Of positions in the coordinates of the caller; poses are computed in its precision."""
+        origin = observed[:, -1]
+        seen, pose = look(observed - origin[:, None], around)
+        with torch.no_grad():
+            told = self._trained()(type(seen)(*(part.float() for part in seen)))
+        points = pose.back(told.points.to(observed.dtype)) + origin.repeat(1, PREDICTED)[:, None]
+        assert told.logits is not None
+        return Hypotheses(points, told.logits.to(observed.dtype) / self.adjustment.temperature, "softmax")
+
+    def _neighbors(self, past: Tensor, frames: Tensor | None) -> Tensor:
+        if frames is None:
+            return past.new_full((len(past), NEIGHBORS, 6), torch.nan)
+        if frames.shape != past.shape[:1]:
+            raise ValueError(f"frames has shape {tuple(frames.shape)}, observed has {len(past)} pedestrians")
+        return neighbors(past, frames)
+
+    def _nobody(self, past: Tensor) -> Hypotheses:
+        count = self._trained().architecture.hypotheses
+        return Hypotheses(past.new_zeros(0, count, 2 * PREDICTED), past.new_zeros(0, count), "softmax")
+
+    def _prepared(self, observed: Tensor, step: float) -> Tensor:
+        """Eight positions of 0.4 s, NaN where unknown."""
+        if observed.ndim != 3 or observed.shape[-1] != 2 or observed.shape[1] < 2:
+            raise ValueError(
+                f"observed must be (agents, at least 2 steps, 2), got {tuple(observed.shape)}"
+            )
+        if not 0 < step < float("inf"):
+            raise ValueError(f"step is {step}, must be a positive number of seconds")
+        if not observed.is_floating_point():
+            observed = observed.float()
+        past = observed if step == STEP else resampled(observed, step)
+        past = past[:, -OBSERVED:]
+        known = past.isfinite().all(-1)
+        gap = (known[:, :-1] & ~known[:, 1:]).any(-1) | ~known[:, -2:].all(-1)
+        if gap.any():
+            raise ValueError(
+                f"observed[{int(gap.nonzero()[0])}] must have its last two positions in steps of {STEP} s, "
+                "and NaN only before its first one"
+            )
+        lacking = past.new_full((len(past), OBSERVED - past.shape[1], 2), torch.nan)
+        return torch.cat([lacking, past.masked_fill(~known[..., None], torch.nan)], 1)
+
+
+def resampled(observed: Float[Tensor, "agents steps 2"], step: float) -> Float[Tensor, "agents fewer 2"]:
+    """Past positions at every 0.4 s before the last one, by linear interpolation.
+
+    Args:
+        observed: Positions every `step` seconds, NaN where unknown.
+        step: Seconds.
+
+    Returns:
+        As many as the time covers, at most 8; NaN where a neighboring position is unknown.
+    """
+    count = min(int((observed.shape[1] - 1) * step / STEP + 1e-6) + 1, OBSERVED)
+    place = observed.shape[1] - 1 - torch.arange(count - 1, -1, -1, dtype=torch.float64) * (STEP / step)
+    place = place.clamp(min=0)
+    low = (place + 1e-6).floor().long()
+    part = (place - low).clamp(min=0).to(observed.dtype)[:, None]
+    high = (low + 1).clamp(max=observed.shape[1] - 1)
+    mixed = observed[:, low] * (1 - part) + observed[:, high] * part
+    return torch.where(part < 1e-5, observed[:, low], mixed)
+
+
+def _adamw(parameters: Any, *, lr: float, weight_decay: float) -> torch.optim.Optimizer:
+    """AdamW that shrinks matrices only."""
+    every = list(parameters)
+    groups = [
+        {"params": [each for each in every if each.ndim > 1], "weight_decay": weight_decay},
+        {"params": [each for each in every if each.ndim < 2], "weight_decay": 0.0},
+    ]
+    return torch.optim.AdamW(groups, lr=lr, fused=True)

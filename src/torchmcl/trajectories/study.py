@@ -1,0 +1,283 @@
+"""The leave-one-out study on ETH/UCY: train where missing, measure, and put the numbers together."""
+
+import json
+import statistics
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from torchmcl.errors import UserError
+from torchmcl.runs.files import locked, write_json
+from torchmcl.trajectories.evaluation import evaluate
+from torchmcl.trajectories.folds import (
+    COUNTS,
+    HELD_OUT,
+    SCENES,
+    Fold,
+    every_video,
+    folds,
+    read_windows,
+    shared_rows,
+)
+from torchmcl.trajectories.forecaster import Forecaster
+from torchmcl.trajectories.recipe import Recipe
+from torchmcl.trajectories.recipes import RECIPES, recipe_named
+
+__all__ = ["Training", "choose", "collect", "judges", "run_bundle", "run_choice", "run_scene", "summarize"]
+
+Progress = Callable[[float], None]
+
+
+@dataclass(frozen=True)
+class Training:
+    """One network of the study: what it learns from, and by what it is measured.
+
+    Args:
+        train: Files of the windows to learn from.
+        held_out: Files for temperature and widths.
+        test: Files by which it is measured, under a name each group.
+        recipe: How it learns.
+        seed: Of its random numbers.
+        run: The folder of the result.
+    """
+
+    train: tuple[Path, ...]
+    held_out: tuple[Path, ...]
+    test: tuple[tuple[str, tuple[Path, ...]], ...]
+    recipe: Recipe
+    seed: int
+    run: Path
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """What decides the result: a run with other settings is another run."""
+        return {
+            "recipe": asdict(self.recipe),
+            "seed": self.seed,
+            "train": [path.name for path in self.train],
+            "held_out": [path.name for path in self.held_out],
+        }
+
+
+def run_scene(fold: Fold, recipe: Recipe, seed: int, run: Path, progress: Progress | bool = False) -> dict[str, Any]:
+    """Train a fold and measure it on its test scene; a finished run is read.
+
+    Args:
+        fold: The scene that is left out.
+        recipe: How the network learns.
+        seed: Of its random numbers.
+        run: The folder of the run.
+        progress: As for `Forecaster.fit`.
+
+    Returns:
+        The record of the run.
+    """
+    training = Training(
+        tuple(fold.files("train")),
+        tuple(fold.files("val")),
+        ((fold.scene, tuple(fold.files("test"))),),
+        recipe,
+        seed,
+        run,
+    )
+    record = execute(training, progress)
+    for protocol, counts in COUNTS.items():
+        found = record["tests"][fold.scene][protocol]["pedestrians"]
+        if found != counts[fold.scene]:
+            raise UserError(
+                f"{fold.folder / 'test'}: has {found} pedestrians by the protocol {protocol!r}, the benchmark has "
+                f"{counts[fold.scene]}"
+            )
+    return record
+
+
+def execute(training: Training, progress: Progress | bool = False) -> dict[str, Any]:
+    """Train and measure; a finished run with the same settings is read.
+
+    Args:
+        training: What to do.
+        progress: As for `Forecaster.fit`.
+
+    Returns:
+        The record of the run, as in its `metrics.json`.
+    """
+    import time
+
+    record = training.run / "metrics.json"
+    with locked(training.run, "is in use by another process"):
+        if record.exists():
+            return _read(record, training.settings)
+        began = time.perf_counter()
+        forecaster = Forecaster().fit_windows(
+            read_windows(training.train),
+            read_windows(training.held_out),
+            recipe=training.recipe,
+            seed=training.seed,
+            checkpoint=training.run / "checkpoint.ckpt",
+            progress=progress,
+        )
+        seconds = time.perf_counter() - began
+        forecaster.save(training.run, **training.settings)
+        tests = {name: evaluate(forecaster, read_windows(files)) for name, files in training.test}
+        write_json(record, {"settings": training.settings, "seconds": seconds, "tests": tests})
+        (training.run / "checkpoint.ckpt").unlink(missing_ok=True)
+    return _read(record, training.settings)
+
+
+def _read(path: Path, settings: dict[str, Any]) -> dict[str, Any]:
+    found = json.loads(path.read_text(encoding="utf-8"))
+    # Through JSON and back, for tuples become lists.
+    wanted = json.loads(json.dumps(settings))
+    changed = [key for key in wanted if found["settings"].get(key) != wanted[key]]
+    if changed:
+        raise UserError(f"{path.parent}: was made with other settings ({', '.join(changed)}); choose another --out")
+    return found
+
+
+def summarize(records: dict[str, list[dict[str, Any]]]) -> dict[str, Any]:
+    """The content of `results.json`.
+
+    Args:
+        records: The runs of each scene, one for each seed.
+
+    Returns:
+        For each scene and protocol the mean over seeds, each seed, and the mean over scenes.
+    """
+    scenes: dict[str, Any] = {}
+    for scene, runs in records.items():
+        tests = [run["tests"][scene] for run in runs]
+        scenes[scene] = {protocol: _mean([test[protocol] for test in tests]) for protocol in COUNTS}
+        scenes[scene]["seeds"] = [
+            {"seed": run["settings"]["seed"], "seconds": run["seconds"], **test}
+            for run, test in zip(runs, tests, strict=True)
+        ]
+    mean = {protocol: _mean([scenes[scene][protocol] for scene in scenes]) for protocol in COUNTS}
+    return {"scenes": scenes, "mean": mean}
+
+
+def _mean(rows: Sequence[dict[str, float]]) -> dict[str, float]:
+    return {key: statistics.fmean(row[key] for row in rows) for key in rows[0]}
+
+
+def run_bundle(data: Path, recipe: Recipe, seed: int, run: Path, progress: Progress | bool = False) -> Path:
+    """Train the forecaster of the training parts of all videos, with temperature and widths by their val parts.
+
+    Args:
+        data: With one folder for each scene.
+        recipe: How the network learns.
+        seed: Of its random numbers.
+        run: The folder of the forecaster.
+        progress: As for `Forecaster.fit`.
+
+    Returns:
+        The folder.
+    """
+    held_out = tuple(every_video(data, "val"))
+    training = Training(tuple(every_video(data, "train")), held_out, (("val", held_out),), recipe, seed, run)
+    execute(training, progress)
+    return run
+
+
+def judges(data: Path, fold: str) -> list[tuple[str, list[Path], list[Path]]]:
+    """What the settings of a fold are chosen on: nothing of its own scene.
+
+    Args:
+        data: With one folder for each scene.
+        fold: The scene that the fold leaves out.
+
+    Returns:
+        For each judge the scene that is held out, the files to train on, and the files to measure on.
+
+    Raises:
+        UserError: A row of the fold's test files is among them.
+    """
+    [own] = folds(data, [fold])
+    found = []
+    for pair in HELD_OUT:
+        if fold in pair:
+            other = pair[1 - pair.index(fold)]
+            train = own.files("train", without=pair)
+            measured = own.files("train", only=[other]) + own.files("val", only=[other])
+            common = shared_rows([*train, *own.files("val", without=pair), *measured], own.files("test"))
+            if common:
+                raise UserError(f"{own.folder}: {common} rows of the test files are in the train and val files")
+            found.append((other, train, measured))
+    return found
+
+
+def run_choice(
+    data: Path, pair: tuple[str, str], name: str, steps: int | None, run: Path, progress: Progress | bool = False
+) -> dict[str, float]:
+    """Train one recipe without two scenes, and judge it on each of them.
+
+    Args:
+        data: With one folder for each scene.
+        pair: The scenes.
+        name: Of the recipe.
+        steps: Of the optimizer.
+        run: The folder of the run.
+        progress: As for `Forecaster.fit`.
+
+    Returns:
+        minADE + minFDE / 2 on the videos of each scene of the pair, meters; the score of a scene counts for the fold
+        of the other.
+    """
+    [fold] = folds(data, [pair[0]])
+    [_, train, _] = next(judge for judge in judges(data, pair[0]) if judge[0] == pair[1])
+    tests = tuple(
+        (other, tuple(measured))
+        for own, other in (pair, pair[::-1])
+        for scene, _, measured in judges(data, own)
+        if scene == other
+    )
+    held_out = tuple(fold.files("val", without=pair))
+    training = Training(tuple(train), held_out, tests, recipe_named(name, steps), 0, run)
+    record = execute(training, progress)
+    return {
+        scene: record["tests"][scene]["all"]["min_ade"] + record["tests"][scene]["all"]["min_fde"] / 2
+        for scene in pair
+    }
+
+
+def choose(scores: dict[tuple[str, str], dict[str, dict[str, float]]]) -> dict[str, dict[str, float]]:
+    """Compare the recipes for each fold.
+
+    Args:
+        scores: For each pair of scenes and each recipe the score on both.
+
+    Returns:
+        For each fold and recipe the mean over its judges of the score relative to the first recipe; lower is better.
+    """
+    table: dict[str, dict[str, float]] = {}
+    for fold in SCENES:
+        relative: dict[str, list[float]] = {name: [] for name in RECIPES}
+        for pair, rows in scores.items():
+            if fold in pair:
+                judge = pair[1 - pair.index(fold)]
+                first = next(iter(rows.values()))[judge]
+                for name, row in rows.items():
+                    relative[name].append(row[judge] / first)
+        table[fold] = {name: statistics.fmean(values) for name, values in relative.items() if values}
+    return table
+
+
+def collect(out: Path, scenes: Sequence[str], seeds: int) -> dict[str, list[dict[str, Any]]]:
+    """The records of finished runs.
+
+    Args:
+        out: The folder of the study.
+        scenes: Which ones.
+        seeds: How many of each.
+
+    Returns:
+        The runs of each scene; a missing one is a `UserError`.
+    """
+    records: dict[str, list[dict[str, Any]]] = {}
+    for scene in scenes:
+        paths = [out / scene / f"seed{seed}" / "metrics.json" for seed in range(seeds)]
+        for path in paths:
+            if not path.exists():
+                raise UserError(f"{path}: is missing, the run is not finished")
+        records[scene] = [json.loads(path.read_text(encoding="utf-8")) for path in paths]
+    return records
