@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from torchmcl.cli import audio, classify, doctor, experiments, toy
+from torchmcl.cli import audio, classify, doctor, experiments, toy, trajectories
 from torchmcl.errors import UserError
 
 __all__ = ["GROUPS", "app", "main"]
@@ -18,6 +18,7 @@ GROUPS = (
     classify,
     audio,
     experiments,
+    trajectories,
     doctor,
 )
 

@@ -11,10 +11,15 @@ __all__ = ["COMMANDS", "forecast", "trajectories"]
 def trajectories(
     data: Annotated[Path, typer.Argument(help="ETH/UCY as SCENE/{train,val,test}/*.txt.")],
     scene: Annotated[
-        str, typer.Option(help="`eth`, `hotel`, `univ`, `zara1`, `zara2`, `all`, or `none`: train on every video.")
+        str,
+        typer.Option(
+            help="`eth`, `hotel`, `univ`, `zara1`, `zara2`, `all`, or `none`: train on every video."
+        ),
     ] = "all",
     seeds: Annotated[int, typer.Option(help="Networks of each scene.", min=1)] = 3,
-    out: Annotated[Path, typer.Option(help="Folder of runs, tables and figures.")] = Path("runs/trajectories"),
+    out: Annotated[Path, typer.Option(help="Folder of runs, tables and figures.")] = Path(
+        "runs/trajectories"
+    ),
     recipe: Annotated[
         str, typer.Option(help="`roughness`, or an earlier one: `perceptron`, `neighbors`, `noise`.")
     ] = "roughness",
@@ -47,7 +52,9 @@ def trajectories(
 
 
 def forecast(
-    tracks: Annotated[Path, typer.Argument(help="`frame id x y` text, CSV with named columns, or TrajNet++ ndjson.")],
+    tracks: Annotated[
+        Path, typer.Argument(help="`frame id x y` text, CSV with named columns, or TrajNet++ ndjson.")
+    ],
     frame: Annotated[
         int | None, typer.Option(help="The present (the last frame with a complete pedestrian).")
     ] = None,
@@ -55,7 +62,8 @@ def forecast(
         Path | None, typer.Option(help="Folder of a trained forecaster; otherwise the bundled model.")
     ] = None,
     fps: Annotated[
-        float | None, typer.Option(help="Frames per second of the frame numbers; otherwise 0.4 s between positions.")
+        float | None,
+        typer.Option(help="Frames per second of the frame numbers; otherwise 0.4 s between positions."),
     ] = None,
     homography: Annotated[
         Path | None, typer.Option(help="3 x 3 matrix from pixels to meters, three lines of three numbers.")

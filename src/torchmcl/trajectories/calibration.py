@@ -3,7 +3,6 @@
 from dataclasses import dataclass
 from math import exp
 
-import torch
 from jaxtyping import Float
 from scipy.optimize import minimize_scalar
 from torch import Tensor

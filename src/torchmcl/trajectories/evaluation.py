@@ -50,9 +50,7 @@ def evaluate(forecaster: Forecaster, test: Windows) -> dict[str, dict[str, float
     }
 
 
-def measures(
-    answers: Hypotheses, test: Windows, widths: Float[Tensor, "windows 12"]
-) -> dict[str, float]:
+def measures(answers: Hypotheses, test: Windows, widths: Float[Tensor, "windows 12"]) -> dict[str, float]:
     """The mean measures over windows; lengths in meters.
 
     Args:
@@ -81,7 +79,11 @@ def measures(
         "collision_rate": collisions(single + test.origin[:, None], instants),
     }
     means = {name: float(value.double().mean()) for name, value in values.items()}
-    return {**means, "calibration_error": float(calibration_error(answers, test.future)), **_top(answers, test)}
+    return {
+        **means,
+        "calibration_error": float(calibration_error(answers, test.future)),
+        **_top(answers, test),
+    }
 
 
 def _top(answers: Hypotheses, test: Windows) -> dict[str, float]:

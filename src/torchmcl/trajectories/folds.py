@@ -10,7 +10,17 @@ from torchmcl.trajectories.rows import iter_rows
 from torchmcl.trajectories.tracks import read_tracks
 from torchmcl.trajectories.windows import Windows, windows
 
-__all__ = ["COUNTS", "HELD_OUT", "SCENES", "VIDEOS", "Fold", "every_video", "folds", "read_windows", "shared_rows"]
+__all__ = [
+    "COUNTS",
+    "HELD_OUT",
+    "SCENES",
+    "VIDEOS",
+    "Fold",
+    "every_video",
+    "folds",
+    "read_windows",
+    "shared_rows",
+]
 
 SCENES = ("eth", "hotel", "univ", "zara1", "zara2")
 
@@ -58,12 +68,10 @@ class Fold:
         """
         found = sorted((self.folder / part).glob("*.txt"))
         if not found:
-            raise UserError(f"{self.folder / part}: has no .txt files; the layout is SCENE/{{train,val,test}}/*.txt")
-        return [
-            path
-            for path in found
-            if not _shows(path, without) and (not only or _shows(path, only))
-        ]
+            raise UserError(
+                f"{self.folder / part}: has no .txt files; the layout is SCENE/{{train,val,test}}/*.txt"
+            )
+        return [path for path in found if not _shows(path, without) and (not only or _shows(path, only))]
 
 
 def _shows(path: Path, scenes: Sequence[str]) -> bool:
@@ -84,7 +92,9 @@ def folds(data: str | Path, scenes: Sequence[str] = SCENES) -> list[Fold]:
         if scene not in SCENES:
             raise UserError(f"scene is {scene!r}, must be one of {', '.join(SCENES)}")
         if not (Path(data) / scene).is_dir():
-            raise UserError(f"{Path(data) / scene}: is no folder; the layout is SCENE/{{train,val,test}}/*.txt")
+            raise UserError(
+                f"{Path(data) / scene}: is no folder; the layout is SCENE/{{train,val,test}}/*.txt"
+            )
     return [Fold(scene, Path(data) / scene) for scene in scenes]
 
 

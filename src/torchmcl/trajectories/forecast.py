@@ -45,7 +45,9 @@ class Forecast:
     answers: Tensor
 
 
-def forecasts(forecaster: Forecaster, found: Iterable[Instant], history: int = OBSERVED) -> Iterator[Forecast]:
+def forecasts(
+    forecaster: Forecaster, found: Iterable[Instant], history: int = OBSERVED
+) -> Iterator[Forecast]:
     """Forecasts of many instants, some at once.
 
     Args:
@@ -107,9 +109,7 @@ def forecast_frame(
 
     _check_history(history)
     check_rate(source.fps, source.unit)
-    tracks = read_tracks(
-        source.path, unit=source.unit, homography=source.homography, columns=source.columns
-    )
+    tracks = read_tracks(source.path, unit=source.unit, homography=source.homography, columns=source.columns)
     instant = _chosen(tracks, source, frame, history)
     forecaster = forecaster or Forecaster.from_pretrained()
     [made] = forecasts(forecaster, [instant], history)

@@ -253,7 +253,9 @@ class Forecaster:
         try:
             config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
             if config["format"] != FORMAT:
-                raise UserError(f"{folder / 'config.json'}: format is {config['format']!r}, must be {FORMAT!r}")
+                raise UserError(
+                    f"{folder / 'config.json'}: format is {config['format']!r}, must be {FORMAT!r}"
+                )
             architecture = Architecture(**config["architecture"])
             adjustment = Adjustment(
                 float(config["adjustment"]["temperature"]), tuple(map(float, config["adjustment"]["widths"]))
@@ -261,7 +263,9 @@ class Forecaster:
             network = FutureNetwork(architecture)
             network.load_state_dict(load_file(folder / "model.safetensors"))
         except FileNotFoundError as error:
-            raise UserError(f"{error.filename or folder}: is missing, the folder holds no forecaster") from None
+            raise UserError(
+                f"{error.filename or folder}: is missing, the folder holds no forecaster"
+            ) from None
         except UserError:
             raise
         except (ValueError, KeyError, TypeError, RuntimeError, SafetensorError) as error:
@@ -270,7 +274,9 @@ class Forecaster:
 
     def _trained(self) -> FutureNetwork:
         if self.network is None:
-            raise UserError("the forecaster has not learned yet: call fit, or use Forecaster.from_pretrained()")
+            raise UserError(
+                "the forecaster has not learned yet: call fit, or use Forecaster.from_pretrained()"
+            )
         return self.network
 
     def _answer(self, observed: Tensor, around: Tensor) -> Hypotheses:
@@ -297,9 +303,7 @@ class Forecaster:
     def _prepared(self, observed: Tensor, step: float) -> Tensor:
         """Eight positions of 0.4 s, NaN where unknown."""
         if observed.ndim != 3 or observed.shape[-1] != 2 or observed.shape[1] < 2:
-            raise ValueError(
-                f"observed must be (agents, at least 2 steps, 2), got {tuple(observed.shape)}"
-            )
+            raise ValueError(f"observed must be (agents, at least 2 steps, 2), got {tuple(observed.shape)}")
         if not 0 < step < float("inf"):
             raise ValueError(f"step is {step}, must be a positive number of seconds")
         if not observed.is_floating_point():

@@ -36,7 +36,9 @@ __all__ = [
 ]
 
 
-def mean_displacement(x: Float[Tensor, "*#batch dim"], y: Float[Tensor, "*#batch dim"]) -> Float[Tensor, "*#batch"]:
+def mean_displacement(
+    x: Float[Tensor, "*#batch dim"], y: Float[Tensor, "*#batch dim"]
+) -> Float[Tensor, "*#batch"]:
     """The distance of two futures averaged over their steps: the ADE as a distance of the losses and scores.
 
     Args:

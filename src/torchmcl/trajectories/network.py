@@ -145,16 +145,21 @@ class NeighborAttention(nn.Module):
     def forward(
         self, known: Float[Tensor, "batch features"], seen: Seen, unit: Float[Tensor, "batch"]
     ) -> Float[Tensor, "batch width"]:
-        """The attended embeddings; zeros where there is no neighbor."""
+        """The attended embeddings; zeros where there is no neighbor.
+
+        Only the neighbors that exist are embedded: in training most slots are empty.
+        """
         present = seen.neighbors[..., 0].isfinite()
-        embedded = self.embed(_neighbor_features(seen, unit)).unflatten(-1, (self.heads, -1))
-        key = self.key(embedded.flatten(-2)).unflatten(-1, (self.heads, -1))
-        query = self.query(known).unflatten(-1, (self.heads, -1))
-        score = (query[:, None] * key).sum(-1) / query.shape[-1] ** 0.5
-        score = score.masked_fill(~present[..., None], -torch.inf)
+        walk = present.nonzero()[:, 0]
+        own = (seen.observed[:, -1] - seen.observed[:, -4]) / 3
+        embedded = self.embed(_neighbor_features(seen.neighbors[present], own[walk], unit[walk]))
+        match = (self.query(known)[walk] * self.key(embedded)).unflatten(-1, (self.heads, -1)).sum(-1)
+        score = match.new_full((*present.shape, self.heads), -torch.inf)
+        score[present] = match / (embedded.shape[-1] // self.heads) ** 0.5
         nobody = score.new_zeros(len(score), 1, self.heads)
-        weight = torch.cat([nobody, score], 1).softmax(1)[:, 1:]
-        return (weight[..., None] * embedded).sum(1).flatten(1)
+        weight = torch.cat([nobody, score], 1).softmax(1)[:, 1:][present]
+        parts = (weight[..., None] * embedded.unflatten(-1, (self.heads, -1))).flatten(1)
+        return parts.new_zeros(len(known), parts.shape[1]).index_add(0, walk, parts)
 
 
 def _roughness(seen: Seen, unit: Tensor) -> Tensor:
@@ -170,16 +175,15 @@ def _mean_square(differences: Tensor, missing: Tensor) -> Tensor:
     return total / known.sum(1).clamp_min(1) + 1e-5
 
 
-def _neighbor_features(seen: Seen, unit: Tensor) -> Tensor:
+def _neighbor_features(neighbors: Tensor, own: Tensor, unit: Tensor) -> Tensor:
     """Where the others are and will be at constant velocity, and how near they come."""
-    place, last, mean = seen.neighbors.nan_to_num().split(2, -1)
-    own = (seen.observed[:, -1] - seen.observed[:, -4]) / 3
-    relative = mean - own[:, None]
+    place, last, mean = neighbors.split(2, -1)
+    relative = mean - own
     approach = -(place * relative).sum(-1, keepdim=True) / (relative.square().sum(-1, keepdim=True) + 0.01)
     approach = approach.clamp(0, PREDICTED)
     closest, sixth, twelfth = (place + relative * steps for steps in (approach, 6, 12))
     distance, least = place.norm(dim=-1, keepdim=True), closest.norm(dim=-1, keepdim=True)
-    scale = unit[:, None, None]
+    scale = unit[:, None]
     return torch.cat(
         [
             _squashed(place), mean / scale, relative / scale, (-distance).exp(), (-distance / 4).exp(),

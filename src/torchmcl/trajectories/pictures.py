@@ -54,7 +54,9 @@ def pedestrian(
     axes.plot(*past.T, "o-", color=PAST, ms=4, lw=1.8, label="observed", zorder=5)
     axes.plot(*_from(past[-1], answer).T, "--", color=ANSWER, lw=2, label="single answer", zorder=4)
     if truth is not None:
-        axes.plot(*_from(past[-1], truth.numpy()).T, "o-", color=TRUTH, ms=3, lw=1.8, label="true future", zorder=4)
+        axes.plot(
+            *_from(past[-1], truth.numpy()).T, "o-", color=TRUTH, ms=3, lw=1.8, label="true future", zorder=4
+        )
     axes.plot([], [], color=FUTURE, lw=2, label=f"{len(points)} futures")
     axes.legend(loc="best", frameon=True, fontsize=8)
     figure = axes.get_figure(root=True)
@@ -134,7 +136,9 @@ def _from(start: np.ndarray, future: np.ndarray) -> np.ndarray:
 def _futures(axes: Axes, start: np.ndarray, points: np.ndarray, probs: np.ndarray, color: str) -> None:
     """The most probable future has a line of 4 points."""
     for future, share in zip(points, probs / probs.max(), strict=True):
-        axes.plot(*_from(start, future).T, color=color, lw=0.4 + 3.6 * share, alpha=0.25 + 0.35 * share, zorder=3)
+        axes.plot(
+            *_from(start, future).T, color=color, lw=0.4 + 3.6 * share, alpha=0.25 + 0.35 * share, zorder=3
+        )
 
 
 def _density(axes: Axes, end: Hypotheses) -> None:
@@ -143,7 +147,9 @@ def _density(axes: Axes, end: Hypotheses) -> None:
     grid = torch.tensor(np.stack(np.meshgrid(x, y), -1), dtype=end.points.dtype)
     assert end.widths is not None
     variance = end.widths.square()
-    kernel = -(grid[..., None, :] - end.points).square().sum(-1) / (2 * variance) - (2 * torch.pi * variance).log()
+    kernel = (
+        -(grid[..., None, :] - end.points).square().sum(-1) / (2 * variance) - (2 * torch.pi * variance).log()
+    )
     density = (end.log_probs + kernel).logsumexp(-1).exp().numpy()
     levels = density.max() * np.array([0.02, 0.05, 0.1, 0.2, 0.4, 0.7, 1.0])
     axes.contourf(x, y, density, levels=levels, cmap="Blues", alpha=0.55, zorder=1)

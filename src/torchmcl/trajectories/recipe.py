@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import torch
@@ -67,8 +67,8 @@ class Recipe:
         weight_decay: Of the matrices; biases and gains have none.
     """
 
-    architecture: Architecture = Architecture()
-    augmentation: Augmentation = Augmentation()
+    architecture: Architecture = field(default_factory=Architecture)
+    augmentation: Augmentation = field(default_factory=Augmentation)
     end: float = 0.5
     scores: float = 0.1
     steps: int = 5200

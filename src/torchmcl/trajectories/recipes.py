@@ -20,7 +20,8 @@ RECIPES = {
         architecture=Architecture(roughness=False), augmentation=replace(_PLAIN, neighbor_dropout=0.1)
     ),
     "noise": Recipe(
-        architecture=Architecture(roughness=False), augmentation=Augmentation(scale=0.3, noise=0.05, noisy=1.0)
+        architecture=Architecture(roughness=False),
+        augmentation=Augmentation(scale=0.3, noise=0.05, noisy=1.0),
     ),
     "roughness": Recipe(),
 }

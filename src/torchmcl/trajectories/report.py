@@ -53,23 +53,27 @@ def rows(results: dict[str, Any], seeds: int) -> list[tuple[str, ...]]:
     Returns:
         Cells as text: `minADE/minFDE` of best of 20, and ADE/FDE of single answers.
     """
-    made = [
-        (each.name, *_pairs(each.ade, each.fde, 2), each.note or "as published") for each in PUBLISHED
-    ]
+    made = [(each.name, *_pairs(each.ade, each.fde, 2), each.note or "as published") for each in PUBLISHED]
     count = f"mean of {seeds} {'seed' if seeds == 1 else 'seeds'}"
-    for protocol in ("filtered", "all"):
-        made.append(_ours(results, protocol, "torchmcl, best of 20", "min_ade", "min_fde", f"{protocol}, {count}"))
-    for name, ade, fde in (
-        ("torchmcl, single answer", "ade", "fde"),
-        ("last velocity, single answer", "last_step_ade", "last_step_fde"),
-        ("velocity of three steps, single answer", "three_steps_ade", "three_steps_fde"),
-    ):
-        made.append(_ours(results, "filtered", name, ade, fde, "filtered"))
+    shown = (
+        ("torchmcl, best of 20", "filtered", "min_ade", "min_fde", f"filtered, {count}"),
+        ("torchmcl, best of 20", "all", "min_ade", "min_fde", f"all, {count}"),
+        ("torchmcl, single answer", "filtered", "ade", "fde", f"filtered, {count}"),
+        ("last velocity, single answer", "filtered", "last_step_ade", "last_step_fde", "filtered"),
+        (
+            "velocity of three steps, single answer",
+            "filtered",
+            "three_steps_ade",
+            "three_steps_fde",
+            "filtered",
+        ),
+    )
+    made.extend(_ours(results, *line) for line in shown)
     return made
 
 
 def _ours(
-    results: dict[str, Any], protocol: str, name: str, ade: str, fde: str, note: str
+    results: dict[str, Any], name: str, protocol: str, ade: str, fde: str, note: str
 ) -> tuple[str, ...]:
     found = [results["scenes"][scene][protocol] if scene in results["scenes"] else None for scene in SCENES]
     found.append(results["mean"][protocol] if None not in found else None)
@@ -123,7 +127,10 @@ MEASURES = (
 
 
 def _values(results: dict[str, Any], key: str) -> list[float]:
-    scenes = [results["scenes"][scene]["all"][key] if scene in results["scenes"] else float("nan") for scene in SCENES]
+    scenes = [
+        results["scenes"][scene]["all"][key] if scene in results["scenes"] else float("nan")
+        for scene in SCENES
+    ]
     return [*scenes, results["mean"]["all"][key]]
 
 

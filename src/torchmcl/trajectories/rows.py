@@ -77,9 +77,7 @@ def _cells(text: str) -> list[str]:
     return [cell.strip().strip('"') for cell in text.split(separator)]
 
 
-def _places(
-    cells: list[str], columns: Mapping[str, str] | None, where: str
-) -> tuple[dict[str, int], bool]:
+def _places(cells: list[str], columns: Mapping[str, str] | None, where: str) -> tuple[dict[str, int], bool]:
     """Where each column is, and whether the line is a header."""
     if columns is None and all(_is_number(cell) for cell in (cells[0], *cells[2:4])):
         return {"frame": 0, "id": 1, "x": 2, "y": 3}, False
@@ -185,7 +183,9 @@ def read_homography(path: str | Path) -> Float[np.ndarray, "3 3"]:
         if not np.isfinite(rows[-1]).all():
             raise UserError(f"{path}, line {number}: a homography must be finite")
     if len(rows) != 3:
-        raise UserError(f"{path}, line {len(lines)}: ends after {len(rows)} of the three rows of a homography")
+        raise UserError(
+            f"{path}, line {len(lines)}: ends after {len(rows)} of the three rows of a homography"
+        )
     matrix = np.array(rows)
     if np.linalg.cond(matrix) > 1e12:
         raise UserError(f"{path}, lines 1 to {len(lines)}: the homography cannot be inverted")

@@ -128,7 +128,9 @@ def _spacing(source: Source) -> int:
         if number >= LOOK_AT:
             break
     if not last:
-        raise UserError(f"{source.path}, line 1: the file has no rows; it must have rows of frame, id, x and y")
+        raise UserError(
+            f"{source.path}, line 1: the file has no rows; it must have rows of frame, id, x and y"
+        )
     positive = {step: count for step, count in counts.items() if step > 0}
     return max(positive, key=lambda step: (positive[step], -step)) if positive else 1
 

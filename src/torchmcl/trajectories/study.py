@@ -60,7 +60,9 @@ class Training:
         }
 
 
-def run_scene(fold: Fold, recipe: Recipe, seed: int, run: Path, progress: Progress | bool = False) -> dict[str, Any]:
+def run_scene(
+    fold: Fold, recipe: Recipe, seed: int, run: Path, progress: Progress | bool = False
+) -> dict[str, Any]:
     """Train a fold and measure it on its test scene; a finished run is read.
 
     Args:
@@ -131,7 +133,9 @@ def _read(path: Path, settings: dict[str, Any]) -> dict[str, Any]:
     wanted = json.loads(json.dumps(settings))
     changed = [key for key in wanted if found["settings"].get(key) != wanted[key]]
     if changed:
-        raise UserError(f"{path.parent}: was made with other settings ({', '.join(changed)}); choose another --out")
+        raise UserError(
+            f"{path.parent}: was made with other settings ({', '.join(changed)}); choose another --out"
+        )
     return found
 
 
@@ -201,13 +205,20 @@ def judges(data: Path, fold: str) -> list[tuple[str, list[Path], list[Path]]]:
             measured = own.files("train", only=[other]) + own.files("val", only=[other])
             common = shared_rows([*train, *own.files("val", without=pair), *measured], own.files("test"))
             if common:
-                raise UserError(f"{own.folder}: {common} rows of the test files are in the train and val files")
+                raise UserError(
+                    f"{own.folder}: {common} rows of the test files are in the train and val files"
+                )
             found.append((other, train, measured))
     return found
 
 
 def run_choice(
-    data: Path, pair: tuple[str, str], name: str, steps: int | None, run: Path, progress: Progress | bool = False
+    data: Path,
+    pair: tuple[str, str],
+    name: str,
+    steps: int | None,
+    run: Path,
+    progress: Progress | bool = False,
 ) -> dict[str, float]:
     """Train one recipe without two scenes, and judge it on each of them.
 

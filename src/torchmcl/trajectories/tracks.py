@@ -4,6 +4,7 @@ import array
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -94,7 +95,9 @@ class Tracks:
         values, counts = np.unique(steps, return_counts=True)
         return int(values[counts.argmax()])
 
-    def resampled(self, fps: float | None = None, *, gaps: float = 0.0, anchor: int | None = None) -> "Tracks":
+    def resampled(
+        self, fps: float | None = None, *, gaps: float = 0.0, anchor: int | None = None
+    ) -> "Tracks":
         """The same walks at one position every 0.4 s, by linear interpolation.
 
         Nothing is extrapolated. A pedestrian is absent between two positions that are farther apart than those of
@@ -115,18 +118,18 @@ class Tracks:
         rows = [self._at_grid(*piece, start, stride) for piece in self._pieces(limit)]
         kept = [row for row in rows if len(row[0])]
         if not kept:
-            return replace(
-                self, frames=self.frames[:0], agents=self.agents[:0], positions=self.positions[:0]
-            )
+            return replace(self, frames=self.frames[:0], agents=self.agents[:0], positions=self.positions[:0])
         steps, agents, positions = (np.concatenate(column) for column in zip(*kept, strict=True))
         grid = np.arange(steps.min(), steps.max() + 1)
-        return Tracks(_frame(steps, start, stride), agents, positions, self.names, _frame(grid, start, stride))
+        return Tracks(
+            _frame(steps, start, stride), agents, positions, self.names, _frame(grid, start, stride)
+        )
 
     def _pieces(self, limit: float) -> list[tuple[int, int]]:
         """Ranges of rows of one pedestrian without a gap longer than `limit` frames."""
         cuts = np.flatnonzero((np.diff(self.agents) != 0) | (np.diff(self.frames) > limit)) + 1
         ends = [0, *cuts.tolist(), len(self)]
-        return list(zip(ends[:-1], ends[1:], strict=True)) if len(self) else []
+        return list(pairwise(ends)) if len(self) else []
 
     def _at_grid(
         self, first: int, last: int, start: float, stride: float
