@@ -227,7 +227,7 @@ def single_answer(hypotheses: Hypotheses, iterations: int = 32) -> Float[Tensor,
 
     Args:
         hypotheses: K futures with scores, `(*batch, K, 24)`.
-        iterations: Of Weiszfeld; the error after 32 is below a millimeter.
+        iterations: Of Weiszfeld; after 32 the expected distance is within 1 % of the least.
 
     Returns:
         Meters.

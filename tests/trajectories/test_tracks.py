@@ -1,0 +1,160 @@
+"""Readers: formats, units, frame rates, and what is refused."""
+
+import json
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from torchmcl.errors import UserError
+from torchmcl.trajectories.rows import iter_rows, read_homography, to_meters
+from torchmcl.trajectories.tracks import Tracks, read_tracks
+
+ROWS = [(10, "1", 0.5, -1.0), (10, "2", 3.0, 4.0), (20, "1", 0.75, -1.25)]
+
+
+def text(separator: str, header: str = "") -> str:
+    return header + "".join(separator.join(map(str, row)) + "\n" for row in ROWS)
+
+
+FORMATS = {
+    "tabs": text("\t"),
+    "floats": text(" ").replace("10 1", "10.0 1.0"),
+    "spaces": "# a remark\n\n" + text("   "),
+    "commas": text(", "),
+    "header": text(",", "frame,id,x,y\n"),
+    "other order": "y;x;note;track_id;frame\n" + "".join(f"{y};{x};a;{i};{f}\n" for f, i, x, y in ROWS),
+    "ndjson": '{"scene": {"id": 0, "p": 1, "s": 10, "e": 20, "fps": 2.5}}\n'
+    + "".join(json.dumps({"track": {"f": f, "p": int(i), "x": x, "y": y}}) + "\n" for f, i, x, y in ROWS)
+    + '{"track": {"f": 30, "p": 1, "x": 9, "y": 9, "prediction_number": 0, "scene_id": 0}}\n',
+    "byte order mark": "\ufeff" + text(","),
+}
+
+
+@pytest.mark.parametrize("content", FORMATS.values(), ids=FORMATS.keys())
+def test_formats_hold_the_same_rows(tmp_path, content):
+    path = tmp_path / "tracks"
+    path.write_text(content, encoding="utf-8")
+    assert [(row.frame, row.agent, row.x, row.y) for row in iter_rows(path)] == ROWS
+    tracks = read_tracks(path)
+    assert tracks.names == ("1", "2")
+    np.testing.assert_array_equal(tracks.frames, [10, 20, 10])
+    np.testing.assert_array_equal(tracks.positions, [[0.5, -1.0], [0.75, -1.25], [3.0, 4.0]])
+
+
+def test_columns_of_other_names(tmp_path):
+    path = tmp_path / "tracks.csv"
+    path.write_text("t,who,east,north\n10,anna,1,2\n20,anna,3,4\n")
+    tracks = read_tracks(path, columns={"frame": "t", "id": "who", "x": "east", "y": "north"})
+    assert tracks.names == ("anna",)
+    with pytest.raises(UserError, match=r"line 1: .* missing: frame"):
+        read_tracks(path)
+
+
+BROKEN = {
+    "prose": ("It was a dark\nand stormy night\n", "line 1: is neither"),
+    "one column": ("10 1 2 3\n5\n", "line 2: has 1 column, at least 4"),
+    "word for a number": ("10 1 2 3\n20 1 two 3\n", "line 2: x is 'two', must be a number"),
+    "NaN": ("10 1 2 3\n20 1 2 nan\n", "line 2: y is nan, must be finite"),
+    "half a frame": ("10 1 2 3\n20.5 1 2 3\n", "line 2: frame is 20.5, must be a whole number"),
+    "no id": ("frame,id,x,y\n10,,2,3\n", "line 2: id is '', must name"),
+    "duplicate": ("10 1 2 3\n10 2 2 3\n20 1 4 4\n10 1 5 5\n", "line 4: pedestrian 1 is at frame 10 already in line 1"),
+    "empty": ("", "line 1: the file has no rows"),
+    "broken JSON": ('{"track": {"f": 1, "p": 1, "x": 1, "y": 1}}\n{"track": \n', "line 2: is not JSON"),
+    "JSON without y": ('{"track": {"f": 1, "p": 1, "x": 1}}\n', "line 1: the track has no 'y'"),
+    "JSON list": ('{"track": [1, 2]}\n', "line 1: must be an object"),
+}
+
+
+@pytest.mark.parametrize(("content", "message"), BROKEN.values(), ids=BROKEN.keys())
+def test_broken_lines_are_named(tmp_path, content, message):
+    path = tmp_path / "tracks.txt"
+    path.write_text(content)
+    with pytest.raises(UserError, match=message) as caught:
+        read_tracks(path)
+    assert str(path) in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+@given(st.binary(max_size=200))
+def test_any_bytes_are_tracks_or_a_sentence(tmp_path_factory, content):
+    path = tmp_path_factory.mktemp("bytes") / "tracks.txt"
+    path.write_bytes(content)
+    try:
+        assert len(read_tracks(path)) > 0
+    except UserError as error:
+        assert ", line " in str(error)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [({"fps": -1.0}, "fps is -1"), ({"fps": 0.0}, "fps is 0"), ({"unit": 0.0}, "unit is 0"), ({"gaps": -1.0}, "gaps is -1")],
+)
+def test_wrong_settings(tmp_path, settings, message):
+    path = tmp_path / "tracks.txt"
+    path.write_text(text(" "))
+    with pytest.raises(UserError, match=message):
+        read_tracks(path, **settings)
+
+
+def test_homography(tmp_path):
+    path = tmp_path / "H.txt"
+    path.write_text("0.02 0.001 -3\n-0.002 0.03 1\n0.0001 0.0002 1\n")
+    matrix = read_homography(path)
+    x, y = 120.0, 80.0
+    scale = 0.0001 * x + 0.0002 * y + 1
+    expected = [(0.02 * x + 0.001 * y - 3) / scale, (-0.002 * x + 0.03 * y + 1) / scale]
+    np.testing.assert_allclose(to_meters(np.array([[x, y]]), matrix), [expected])
+    np.testing.assert_allclose(to_meters(np.array([[x, y]]), 7 * matrix), [expected])
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("1 0 0\n0 1 0\n", "line 2: ends after 2 of the three rows"),
+        ("1 0 0\n0 1\n0 0 1\n", "line 2: is '0 1'"),
+        ("1 0 0\n0 a 1\n0 0 1\n", "line 2: is '0 a 1'"),
+        ("1 0 0\n0 nan 1\n0 0 1\n", "line 2: a homography must be finite"),
+        ("1 2 3\n2 4 6\n0 0 1\n", "cannot be inverted"),
+    ],
+)
+def test_wrong_homography(tmp_path, content, message):
+    path = tmp_path / "H.txt"
+    path.write_text(content)
+    with pytest.raises(UserError, match=message):
+        read_homography(path)
+
+
+def test_homography_to_infinity_names_the_line(tmp_path):
+    path = tmp_path / "tracks.txt"
+    path.write_text("10 1 2 3\n20 1 0 3\n")
+    with pytest.raises(UserError, match="line 2: the homography maps this position to infinity"):
+        read_tracks(path, homography=np.array([[1.0, 0, 0], [0, 1, 0], [1, 0, 0]]))
+
+
+@pytest.mark.parametrize("fps", [25.0, 30.0, 24.0, 5.0, 2.5, 1.0])
+def test_resampling_of_straight_walks_is_exact(fps):
+    frames = np.arange(0, int(20 * fps) + 1)
+    velocity = np.array([1.2, -0.4])
+    tracks = Tracks.of(frames, np.zeros(len(frames)), frames[:, None] / fps * velocity)
+    new = tracks.resampled(fps)
+    assert len(new) == 51
+    np.testing.assert_allclose(new.positions, 0.4 * np.arange(51)[:, None] * velocity, atol=1e-9)
+    np.testing.assert_array_equal(new.index, np.arange(51))
+
+
+def test_gaps_are_interpolated_only_where_asked():
+    frames = np.array([0, 10, 20, 50, 60])
+    tracks = Tracks.of(frames, np.zeros(5), np.stack([frames, frames], -1) / 10)
+    np.testing.assert_array_equal(tracks.resampled().frames, frames)
+    np.testing.assert_array_equal(tracks.resampled().index, [0, 1, 2, 5, 6])
+    filled = tracks.resampled(gaps=1.2)
+    np.testing.assert_array_equal(filled.frames, np.arange(0, 61, 10))
+    np.testing.assert_allclose(filled.positions[:, 0], np.arange(7))
+    np.testing.assert_array_equal(tracks.resampled(gaps=1.1).frames, frames)
+
+
+def test_two_positions_at_one_frame_are_refused():
+    with pytest.raises(UserError, match="pedestrian a has two positions at frame 3"):
+        Tracks.of([3, 3], ["a", "a"], [[0, 0], [1, 1]])
