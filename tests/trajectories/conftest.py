@@ -55,7 +55,10 @@ def benchmark(tmp_path_factory: pytest.TempPathFactory) -> Path:
                 continue
             for part, chosen in (("train", tracks.frames < 450), ("val", tracks.frames >= 450)):
                 rows = (tracks.frames[chosen], tracks.agents[chosen], tracks.positions[chosen])
-                write(dataclasses.replace(Tracks(*rows, tracks.names)), data / scene / part / f"{name}_{part}.txt")
+                write(
+                    dataclasses.replace(Tracks(*rows, tracks.names)),
+                    data / scene / part / f"{name}_{part}.txt",
+                )
     return data
 
 

@@ -7,12 +7,14 @@ import pytest
 import torch
 
 from torchmcl import Hypotheses
-from torchmcl.trajectories import metrics
+from torchmcl.trajectories import measures, metrics
 
 
 @pytest.fixture
 def answers() -> Hypotheses:
-    return Hypotheses(torch.randn(7, 5, 24, dtype=torch.float64), torch.randn(7, 5, dtype=torch.float64), "softmax")
+    return Hypotheses(
+        torch.randn(7, 5, 24, dtype=torch.float64), torch.randn(7, 5, dtype=torch.float64), "softmax"
+    )
 
 
 @pytest.fixture
@@ -22,10 +24,7 @@ def future() -> torch.Tensor:
 
 def errors(answers: Hypotheses, future: torch.Tensor) -> list[list[list[float]]]:
     return [
-        [
-            [math.dist(points[2 * step : 2 * step + 2], truth[step]) for step in range(12)]
-            for points in person
-        ]
+        [[math.dist(points[2 * step : 2 * step + 2], truth[step]) for step in range(12)] for points in person]
         for person, truth in zip(answers.points.tolist(), future.tolist(), strict=True)
     ]
 
@@ -36,9 +35,9 @@ def test_best_of_k(answers, future, k):
         order = sorted(range(5), key=lambda index: -float(answers.probs[person, index]))[: k or 5]
         ade = min(sum(rows[index]) / 12 for index in order)
         fde = min(rows[index][-1] for index in order)
-        assert metrics.min_ade(answers, future, k)[person] == pytest.approx(ade)
-        assert metrics.min_fde(answers, future, k)[person] == pytest.approx(fde)
-        assert bool(metrics.misses(answers, future, k, threshold=1.2)[person]) == (fde > 1.2)
+        assert measures.min_ade(answers, future, k)[person] == pytest.approx(ade)
+        assert measures.min_fde(answers, future, k)[person] == pytest.approx(fde)
+        assert bool(measures.misses(answers, future, k, threshold=1.2)[person]) == (fde > 1.2)
 
 
 def test_scores_and_energy(answers, future):
@@ -46,20 +45,24 @@ def test_scores_and_energy(answers, future):
         probs = answers.probs[person].tolist()
         ends = [row[-1] for row in rows]
         best = ends.index(min(ends))
-        assert metrics.brier_min_fde(answers, future)[person] == pytest.approx(ends[best] + (1 - probs[best]) ** 2)
+        assert measures.brier_min_fde(answers, future)[person] == pytest.approx(
+            ends[best] + (1 - probs[best]) ** 2
+        )
         means = [sum(row) / 12 for row in rows]
-        assert metrics.nearest(answers, future)[person] == means.index(min(means))
+        assert measures.nearest(answers, future)[person] == means.index(min(means))
         between = errors(
             Hypotheses(answers.points[person].expand(5, 5, 24)), answers.points[person].unflatten(-1, (12, 2))
         )
-        spread = sum(probs[i] * probs[j] * sum(between[i][j]) / 12 for i, j in itertools.product(range(5), repeat=2))
+        spread = sum(
+            probs[i] * probs[j] * sum(between[i][j]) / 12 for i, j in itertools.product(range(5), repeat=2)
+        )
         expected = sum(p * mean for p, mean in zip(probs, means, strict=True)) - spread / 2
-        assert metrics.energy_displacement(answers, future)[person] == pytest.approx(expected)
+        assert measures.energy_displacement(answers, future)[person] == pytest.approx(expected)
 
 
 def test_energy_of_one_hypothesis_is_its_ade(future):
     alone = Hypotheses(torch.randn(7, 1, 24, dtype=torch.float64))
-    torch.testing.assert_close(metrics.energy_displacement(alone, future), metrics.min_ade(alone, future))
+    torch.testing.assert_close(measures.energy_displacement(alone, future), measures.min_ade(alone, future))
 
 
 def test_likelihood_is_that_of_torch(answers, future):
@@ -70,12 +73,12 @@ def test_likelihood_is_that_of_torch(answers, future):
         torch.distributions.Independent(torch.distributions.Normal(points, widths[..., None, None]), 1),
     )
     torch.testing.assert_close(
-        metrics.kernel_nll(answers, future, widths), -mixture.log_prob(future).mean(-1)
+        measures.kernel_nll(answers, future, widths), -mixture.log_prob(future).mean(-1)
     )
 
 
 def test_single_answer_has_the_least_expected_distance(answers):
-    found = metrics.single_answer(answers, iterations=200)
+    found = measures.single_answer(answers, iterations=200)
     points = answers.points.unflatten(-1, (12, 2))
 
     def expected(center):
@@ -84,7 +87,7 @@ def test_single_answer_has_the_least_expected_distance(answers):
     least = expected(found)
     for _ in range(50):
         assert (least <= expected(found + 0.02 * torch.randn_like(found)) + 1e-9).all()
-    assert (expected(metrics.single_answer(answers)) < 1.01 * least).all()
+    assert (expected(measures.single_answer(answers)) < 1.01 * least).all()
 
 
 def test_calibration_of_true_probabilities_is_small_and_of_others_is_not():
@@ -94,23 +97,23 @@ def test_calibration_of_true_probabilities_is_small_and_of_others_is_not():
     winner = torch.distributions.Categorical(logits=logits).sample()
     future = points[winner].unflatten(-1, (12, 2))
     honest = Hypotheses(points.expand(20000, 5, 24), logits, "softmax")
-    assert metrics.calibration_error(honest, future) < 0.01
+    assert measures.calibration_error(honest, future) < 0.01
     boastful = Hypotheses(honest.points, 4 * logits, "softmax")
-    assert metrics.calibration_error(boastful, future) > 0.1
+    assert measures.calibration_error(boastful, future) > 0.1
     metric = metrics.Calibration()
     for part in torch.arange(20000).split(7000):
         metric.update(boastful[part], future[part])
-    torch.testing.assert_close(metric.compute(), metrics.calibration_error(boastful, future))
+    torch.testing.assert_close(metric.compute(), measures.calibration_error(boastful, future))
 
 
 def test_collisions_are_found_between_the_steps():
     crossing = torch.tensor([[[0.0, 0.0], [2.0, 0.0]], [[1.0, -1.0], [1.0, 1.0]], [[0.0, 5.0], [2.0, 5.0]]])
     together = torch.zeros(3, dtype=torch.long)
-    assert metrics.collisions(crossing, together).tolist() == [True, True, False]
-    assert metrics.collisions(crossing, torch.arange(3)).tolist() == [False, False, False]
+    assert measures.collisions(crossing, together).tolist() == [True, True, False]
+    assert measures.collisions(crossing, torch.arange(3)).tolist() == [False, False, False]
     later = crossing.clone()
     later[1] = torch.tensor([[1.0, -3.0], [1.0, 1.0]])
-    assert metrics.collisions(later, together).tolist() == [False, False, False]
+    assert measures.collisions(later, together).tolist() == [False, False, False]
 
 
 def test_collisions_against_fine_steps():
@@ -122,16 +125,16 @@ def test_collisions_against_fine_steps():
         others = [o for o in range(30) if o != person and instants[o] == instants[person]]
         least = min(float((fine[person] - fine[o]).norm(dim=-1).min()) for o in others)
         if abs(least - 0.2) > 0.01:
-            assert bool(metrics.collisions(futures, instants)[person]) == (least < 0.2)
+            assert bool(measures.collisions(futures, instants)[person]) == (least < 0.2)
 
 
 PAIRS = [
-    (metrics.MinADE, metrics.min_ade, {}),
-    (metrics.MinADE, metrics.min_ade, {"k": 2}),
-    (metrics.MinFDE, metrics.min_fde, {"k": 3}),
-    (metrics.MissRate, metrics.misses, {"threshold": 1.0}),
-    (metrics.BrierMinFDE, metrics.brier_min_fde, {}),
-    (metrics.EnergyDisplacement, metrics.energy_displacement, {}),
+    (metrics.MinADE, measures.min_ade, {}),
+    (metrics.MinADE, measures.min_ade, {"k": 2}),
+    (metrics.MinFDE, measures.min_fde, {"k": 3}),
+    (metrics.MissRate, measures.misses, {"threshold": 1.0}),
+    (metrics.BrierMinFDE, measures.brier_min_fde, {}),
+    (metrics.EnergyDisplacement, measures.energy_displacement, {}),
 ]
 
 
@@ -148,10 +151,10 @@ def test_collision_rate():
     metric = metrics.CollisionRate(distance=0.5)
     for part in (slice(0, 10), slice(10, 20)):
         metric.update(futures[part], instants[part])
-    expected = metrics.collisions(futures, instants, 0.5).double().mean()
+    expected = measures.collisions(futures, instants, 0.5).double().mean()
     torch.testing.assert_close(metric.compute(), expected)
 
 
 def test_wrong_number_of_steps(answers, unchecked):
     with pytest.raises(ValueError, match="future has 8 steps, hypotheses have 12"):
-        metrics.min_ade(answers, torch.zeros(7, 8, 2))
+        measures.min_ade(answers, torch.zeros(7, 8, 2))

@@ -71,7 +71,9 @@ def test_nothing_looks_ahead():
         past = before.instants <= 30
         assert past.any()
         assert not past.all()
-        torch.testing.assert_close(before.observed[past], after.observed[past], equal_nan=True, rtol=0, atol=0)
+        torch.testing.assert_close(
+            before.observed[past], after.observed[past], equal_nan=True, rtol=0, atol=0
+        )
     before, after = windows(tracks), windows(changed)
     past = before.instants <= 30
     torch.testing.assert_close(before.neighbors[past], after.neighbors[past], equal_nan=True, rtol=0, atol=0)

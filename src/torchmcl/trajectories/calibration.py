@@ -8,7 +8,7 @@ from scipy.optimize import minimize_scalar
 from torch import Tensor
 
 from torchmcl.hypotheses import Hypotheses
-from torchmcl.trajectories.metrics import kernel_nll, nearest
+from torchmcl.trajectories.measures import kernel_nll, nearest
 from torchmcl.trajectories.windows import PREDICTED
 
 __all__ = ["Adjustment", "adjustment_of"]

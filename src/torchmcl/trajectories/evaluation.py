@@ -6,7 +6,7 @@ from torch import Tensor
 
 from torchmcl.hypotheses import Hypotheses
 from torchmcl.trajectories.forecaster import Forecaster
-from torchmcl.trajectories.metrics import (
+from torchmcl.trajectories.measures import (
     brier_min_fde,
     calibration_error,
     collisions,
@@ -21,7 +21,7 @@ from torchmcl.trajectories.metrics import (
 from torchmcl.trajectories.network import speed_unit
 from torchmcl.trajectories.windows import PREDICTED, Windows
 
-__all__ = ["constant_velocity", "evaluate", "measures"]
+__all__ = ["constant_velocity", "evaluate", "measure"]
 
 INSTANTS_PER_FILE = 10**9
 
@@ -34,7 +34,7 @@ def evaluate(forecaster: Forecaster, test: Windows) -> dict[str, dict[str, float
         test: All windows of the test files.
 
     Returns:
-        For `filtered` and `all`: the measures of `measures`, those of `constant_velocity`, and the number of
+        For `filtered` and `all`: the measures of `measure`, those of `constant_velocity`, and the number of
         pedestrians.
     """
     answers = forecaster.forecast_windows(test)
@@ -42,7 +42,7 @@ def evaluate(forecaster: Forecaster, test: Windows) -> dict[str, dict[str, float
     every = torch.ones_like(test.shared)
     return {
         name: {
-            **measures(answers[kept], test[kept], widths[kept]),
+            **measure(answers[kept], test[kept], widths[kept]),
             **constant_velocity(test[kept]),
             "pedestrians": int(kept.sum()),
         }
@@ -50,7 +50,7 @@ def evaluate(forecaster: Forecaster, test: Windows) -> dict[str, dict[str, float
     }
 
 
-def measures(answers: Hypotheses, test: Windows, widths: Float[Tensor, "windows 12"]) -> dict[str, float]:
+def measure(answers: Hypotheses, test: Windows, widths: Float[Tensor, "windows 12"]) -> dict[str, float]:
     """The mean measures over windows; lengths in meters.
 
     Args:

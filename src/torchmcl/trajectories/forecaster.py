@@ -15,8 +15,8 @@ from torch import Tensor
 from torchmcl.errors import UserError
 from torchmcl.hypotheses import Hypotheses
 from torchmcl.trajectories.calibration import Adjustment, adjustment_of
-from torchmcl.trajectories.metrics import single_answer
-from torchmcl.trajectories.network import Architecture, FutureNetwork, speed_unit
+from torchmcl.trajectories.measures import single_answer
+from torchmcl.trajectories.network import Architecture, FutureNetwork, Seen, speed_unit
 from torchmcl.trajectories.pose import completed
 from torchmcl.trajectories.recipe import AugmentedBatches, Recipe, forecasting_loss, look, one_cycle
 from torchmcl.trajectories.tracks import STEP, Tracks
@@ -34,7 +34,9 @@ BATCH = 4096
 class Forecaster:
     """K futures of 4.8 s with probabilities, from up to 3.2 s of walking.
 
-    The answer to a walk that is moved, turned or mirrored is moved, turned or mirrored alike.
+    The answer to a scene that is moved, turned or mirrored is moved, turned or mirrored alike, in the same order; of a
+    straight walk without neighbors, which has no left and no right, as a set. Only who stands still and is alone is
+    told in the directions of the world.
 
     Args:
         network: A trained network; without one, call `fit`.
@@ -77,7 +79,7 @@ class Forecaster:
         return Hypotheses.cat(parts) if parts else self._nobody(past)
 
     def answer(self, hypotheses: Hypotheses) -> Float[Tensor, "agents 12 2"]:
-        """The best single future: see `torchmcl.trajectories.metrics.single_answer`.
+        """The best single future: see `torchmcl.trajectories.measures.single_answer`.
 
         Args:
             hypotheses: Of this forecaster.
@@ -284,7 +286,8 @@ class Forecaster:
         origin = observed[:, -1]
         seen, pose = look(observed - origin[:, None], around)
         with torch.no_grad():
-            told = self._trained()(type(seen)(*(part.float() for part in seen)))
+            told = self._trained()(Seen(*(part.float() for part in seen)))
+        told = _symmetric(told, pose.straight)
         points = pose.back(told.points.to(observed.dtype)) + origin.repeat(1, PREDICTED)[:, None]
         assert told.logits is not None
         return Hypotheses(points, told.logits.to(observed.dtype) / self.adjustment.temperature, "softmax")
@@ -309,6 +312,8 @@ class Forecaster:
         if not observed.is_floating_point():
             observed = observed.float()
         past = observed if step == STEP else resampled(observed, step)
+        if past.shape[1] < 2:
+            raise ValueError(f"observed covers less than one step of {STEP} s")
         past = past[:, -OBSERVED:]
         known = past.isfinite().all(-1)
         gap = (known[:, :-1] & ~known[:, 1:]).any(-1) | ~known[:, -2:].all(-1)
@@ -339,6 +344,24 @@ def resampled(observed: Float[Tensor, "agents steps 2"], step: float) -> Float[T
     high = (low + 1).clamp(max=observed.shape[1] - 1)
     mixed = observed[:, low] * (1 - part) + observed[:, high] * part
     return torch.where(part < 1e-5, observed[:, low], mixed)
+
+
+def _symmetric(told: Hypotheses, straight: Tensor) -> Hypotheses:
+    """Of a straight walk alone, half of the futures are the mirror images of the more probable half.
+
+    Nothing tells its left from its right, so that only a symmetric set is mirrored when the walk is.
+    """
+    if not straight.any() or told.n_hypotheses % 2:
+        return told
+    logits, best = told.log_probs.topk(told.n_hypotheses // 2, dim=-1)
+    points = told.points.take_along_dim(best[..., None], 1)
+    mirror = points.new_tensor([1.0, -1.0]).repeat(PREDICTED)
+    pairs = torch.cat([points, points * mirror], 1)
+    return Hypotheses(
+        torch.where(straight[:, None, None], pairs, told.points),
+        torch.where(straight[:, None], logits.repeat(1, 2), told.log_probs),
+        "softmax",
+    )
 
 
 def _adamw(parameters: Any, *, lr: float, weight_decay: float) -> torch.optim.Optimizer:

@@ -109,7 +109,7 @@ class FutureNetwork(nn.Module):
         if self.architecture.neighbors:
             known = torch.cat([known, self.attention(known, seen, unit)], 1)
         hidden = self.norm(self.blocks(self.enter(known)))
-        steps = self.steps(hidden).view(len(hidden), -1, PREDICTED, 2) + velocity[:, -1][:, None, None]
+        steps = self.steps(hidden).unflatten(-1, (-1, PREDICTED, 2)) + velocity[:, -1][:, None, None]
         points = steps.cumsum(2) * unit[:, None, None, None]
         return Hypotheses(points.flatten(2), self.logits(hidden), "softmax")
 

@@ -13,7 +13,7 @@ from torch import Tensor
 from torchmcl.hypotheses import Hypotheses
 from torchmcl.runs.files import atomic
 from torchmcl.trajectories.forecast import Forecast
-from torchmcl.trajectories.metrics import single_answer
+from torchmcl.trajectories.measures import single_answer
 from torchmcl.trajectories.windows import PREDICTED
 
 __all__ = ["pedestrian", "plan", "save"]

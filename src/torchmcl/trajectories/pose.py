@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 from torch import Tensor
 
 __all__ = ["Pose", "completed", "pose_of"]
@@ -21,9 +21,11 @@ class Pose:
 
     Args:
         matrix: Orthogonal, one for each pedestrian.
+        straight: Where nothing tells left from right.
     """
 
     matrix: Float[Tensor, "agents 2 2"]
+    straight: Bool[Tensor, "agents"]
 
     def turn(self, points: Float[Tensor, "agents *steps pairs"]) -> Float[Tensor, "agents *steps pairs"]:
         """Vectors of the world as the network sees them.
@@ -49,8 +51,8 @@ class Pose:
 
 
 def _apply(points: Tensor, matrix: Tensor) -> Tensor:
-    pairs = points.reshape(len(points), -1, 2)
-    return (pairs @ matrix).reshape(points.shape)
+    pairs = points.unflatten(-1, (-1, 2))
+    return (pairs @ matrix.view(-1, *[1] * (pairs.ndim - 3), 2, 2)).flatten(-2)
 
 
 def pose_of(
@@ -78,7 +80,7 @@ def pose_of(
     beside = (nearest * left).sum(-1)
     side = torch.where(bend.abs() > STRAIGHT, bend, beside)
     sign = torch.where(side < -STRAIGHT, -1.0, 1.0).to(observed.dtype)
-    return Pose(torch.stack([ahead, left * sign[:, None]], -1))
+    return Pose(torch.stack([ahead, left * sign[:, None]], -1), side.abs() <= STRAIGHT)
 
 
 def _first_long(*vectors: Tensor, otherwise: Tensor, least: float) -> Tensor:

@@ -182,8 +182,8 @@ def _all_but_last() -> Tensor:
 
 
 def displacements(
-    points: Float[Tensor, "*batch 24"], future: Float[Tensor, "*batch 24"]
-) -> Float[Tensor, "*batch 12"]:
+    points: Float[Tensor, "*#batch 24"], future: Float[Tensor, "*#batch 24"]
+) -> Float[Tensor, "*#batch 12"]:
     """The distance between two futures at each step.
 
     Args:

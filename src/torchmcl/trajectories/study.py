@@ -2,6 +2,7 @@
 
 import json
 import statistics
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -27,6 +28,7 @@ from torchmcl.trajectories.recipes import RECIPES, recipe_named
 __all__ = ["Training", "choose", "collect", "judges", "run_bundle", "run_choice", "run_scene", "summarize"]
 
 Progress = Callable[[float], None]
+CHECKPOINT = "checkpoint.ckpt"
 
 
 @dataclass(frozen=True)
@@ -104,39 +106,49 @@ def execute(training: Training, progress: Progress | bool = False) -> dict[str, 
     Returns:
         The record of the run, as in its `metrics.json`.
     """
-    import time
-
     record = training.run / "metrics.json"
     with locked(training.run, "is in use by another process"):
-        if record.exists():
-            return _read(record, training.settings)
-        began = time.perf_counter()
-        forecaster = Forecaster().fit_windows(
-            read_windows(training.train),
-            read_windows(training.held_out),
-            recipe=training.recipe,
-            seed=training.seed,
-            checkpoint=training.run / "checkpoint.ckpt",
-            progress=progress,
-        )
-        seconds = time.perf_counter() - began
-        forecaster.save(training.run, **training.settings)
-        tests = {name: evaluate(forecaster, read_windows(files)) for name, files in training.test}
-        write_json(record, {"settings": training.settings, "seconds": seconds, "tests": tests})
-        (training.run / "checkpoint.ckpt").unlink(missing_ok=True)
-    return _read(record, training.settings)
+        if not record.exists():
+            forecaster, seconds = _trained(training, progress)
+            tests = {name: evaluate(forecaster, read_windows(files)) for name, files in training.test}
+            write_json(record, {"settings": training.settings, "seconds": seconds, "tests": tests})
+            (training.run / CHECKPOINT).unlink(missing_ok=True)
+        return _read(record, training.settings)
+
+
+def _trained(training: Training, progress: Progress | bool) -> tuple[Forecaster, float]:
+    """The forecaster and the seconds that it took; one that was saved already is read."""
+    config = training.run / "config.json"
+    if config.exists():
+        saved = json.loads(config.read_text(encoding="utf-8"))
+        _compare(training.run, saved, training.settings)
+        return Forecaster.from_pretrained(training.run), float(saved["seconds"])
+    began = time.perf_counter()
+    forecaster = Forecaster().fit_windows(
+        read_windows(training.train),
+        read_windows(training.held_out),
+        recipe=training.recipe,
+        seed=training.seed,
+        checkpoint=training.run / CHECKPOINT,
+        progress=progress,
+    )
+    seconds = time.perf_counter() - began
+    forecaster.save(training.run, **training.settings, seconds=seconds)
+    return forecaster, seconds
 
 
 def _read(path: Path, settings: dict[str, Any]) -> dict[str, Any]:
     found = json.loads(path.read_text(encoding="utf-8"))
+    _compare(path.parent, found["settings"], settings)
+    return found
+
+
+def _compare(run: Path, found: dict[str, Any], settings: dict[str, Any]) -> None:
     # Through JSON and back, for tuples become lists.
     wanted = json.loads(json.dumps(settings))
-    changed = [key for key in wanted if found["settings"].get(key) != wanted[key]]
+    changed = [key for key in wanted if found.get(key) != wanted[key]]
     if changed:
-        raise UserError(
-            f"{path.parent}: was made with other settings ({', '.join(changed)}); choose another --out"
-        )
-    return found
+        raise UserError(f"{run}: was made with other settings ({', '.join(changed)}); choose another --out")
 
 
 def summarize(records: dict[str, list[dict[str, Any]]]) -> dict[str, Any]:
