@@ -41,12 +41,6 @@ class Forecaster:
     Args:
         network: A trained network; without one, call `fit`.
         adjustment: Temperature and widths.
-
-    Example:
-        >>> forecaster = Forecaster.from_pretrained()
-        >>> walk = torch.tensor([[[0.5 * step, 0.0] for step in range(8)]])
-        >>> forecaster(walk)
-        Hypotheses(points=(1, 20, 24), logits=(1, 20), link='softmax', dtype=torch.float32, device='cpu')
     """
 
     def __init__(self, network: FutureNetwork | None = None, adjustment: Adjustment | None = None) -> None:
