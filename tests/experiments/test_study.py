@@ -8,11 +8,12 @@ import torch
 from matplotlib.pyplot import imread
 
 from torchmcl.errors import UserError
-from torchmcl.experiments import study
+from torchmcl.experiments import studies, study
 from torchmcl.experiments.compose import compose_config
-from torchmcl.experiments.published import ANSYN, RESYN
-from torchmcl.experiments.tables import Line, Sheet, as_html, as_latex, as_markdown
-from torchmcl.experiments.train import load_network, train
+from torchmcl.experiments.figures import Result
+from torchmcl.experiments.published import ANSYN, PUBLISHED, RESYN
+from torchmcl.experiments.train import load_network, prepare, resume, train
+from torchmcl.runs.jobs import Local
 
 
 def test_the_published_numbers_are_those_of_the_abstracts_claims():
@@ -24,82 +25,180 @@ def test_the_published_numbers_are_those_of_the_abstracts_claims():
         assert all(len(row) == 6 for row in table.values())
 
 
-@pytest.mark.parametrize("name", study.STUDIES)
-def test_every_row_of_every_table_composes(name):
-    for data, rows in study.STUDIES[name].parts:
-        for row in rows:
-            config = compose_config([f"data={data}", *row.settings])
-            assert config.data.condition is not None
-            assert row.key in study.PUBLISHED[data] or row.key in ("pit", "rmcl_softmax", "transport_rmcl")
+@pytest.fixture
+def here(monkeypatch):
+    """Jobs are done in this process, in an order that they can be done in."""
+
+    def execute(jobs, where):
+        waiting = [job for job in jobs if not job.is_done]
+        while waiting:
+            job = next(job for job in waiting if all(need.is_done for need in job.needs))
+            assert job.function == "torchmcl.experiments.train:resume"
+            resume(**job.arguments)
+            waiting.remove(job)
+
+    monkeypatch.setattr(study, "execute", execute)
 
 
-def test_a_study_trains_what_is_missing_and_reuses_the_rest(tmp_path, monkeypatch):
-    rows = (study.PIT, study._row("rMCL, 3 hyp.", "rmcl", "method.hypotheses=3", key="rmcl-3"))
-    monkeypatch.setitem(study.STUDIES, "table1", study.Study((("simulated", rows),), study._write_table))
-    settings = ["scale=smoke", f"data.folder={tmp_path / 'scenes'}"]
-    (table,) = study.run_study("table1", settings, out=tmp_path / "out", workers=2)
+@pytest.fixture(scope="module")
+def smoke(tmp_path_factory):
+    """Settings of runs that take a second, on scenes that all tests share."""
+    return ["scale=smoke", "training.epochs=1", f"data.folder={tmp_path_factory.mktemp('scenes') / 'a'}"]
+
+
+def use(monkeypatch, name, rows, data=("simulated",)):
+    changed = replace(studies.STUDIES[name], rows=tuple(rows), data=tuple(data))
+    monkeypatch.setitem(studies.STUDIES, name, changed)
+
+
+def finished(folder):
+    return {path.parent.name: path.stat().st_mtime_ns for path in folder.rglob("metrics.json")}
+
+
+@pytest.mark.parametrize("name", studies.STUDIES)
+def test_every_row_of_every_table_is_planned_on_every_data_set(name, tmp_path):
+    chosen = studies.STUDIES[name]
+    known = ("pit", "rmcl_softmax", "transport_rmcl")
+    for data in chosen.data:
+        base = compose_config([f"data={data}", "seed=4"])
+        runs = study.plan(chosen, base, tmp_path, seeds=2)
+        shown = [run for run in runs if run.row is not None]
+        seeds = (4, 5) if chosen.several_seeds else (4,)
+        assert [(run.row, run.config.seed) for run in shown] == [(r, s) for r in chosen.rows for s in seeds]
+        for run in runs:
+            assert run.config.data == base.data
+            assert run.config.run == str(run.folder)
+            assert run.row is None or run.row.published in (*PUBLISHED[data], *known)
+    assert not list(tmp_path.iterdir()), "nothing is started"
+
+
+def test_an_ensemble_needs_the_runs_of_its_members(tmp_path):
+    runs = study.plan(studies.STUDIES["table1"], compose_config([]), tmp_path)
+    (ensemble,) = [run for run in runs if run.row and run.row.published == "ie"]
+    assert [need.config.method.name for need in ensemble.needs] == ["wta1"] * 5
+    assert [need.config.seed for need in ensemble.needs] == [0, 1, 2, 3, 4]
+    assert len({run.folder for run in runs}) == len(runs) == 13
+    assert sum(run.row is None for run in runs) == 4, "the first member is a row of its own"
+
+
+@pytest.mark.parametrize("name", ["table3", "figure-statistics"])
+def test_a_data_set_that_is_named_replaces_one_panel_and_drops_none(name):
+    chosen = studies.STUDIES[name]
+    for words, expected in (
+        ([], ["simulated", "reverberant"]),
+        (["data=mixed"], ["mixed", "reverberant"]),
+        (["data=ansyn,resyn"], ["ansyn", "resyn"]),
+        (["data=simulated"], ["simulated", "reverberant"]),
+    ):
+        assert [base.data.name for base in study._panels(name, chosen, words)] == expected
+    words = ["data=ansyn,resyn", "data.folder=A,B", "data.fold=2"]
+    bases = study._panels(name, chosen, words)
+    assert [(base.data.folder, base.data.fold) for base in bases] == [("A", 2), ("B", 2)]
+    (first, second) = study._panels(name, chosen, ["data=ansyn", "data.folder=A"])
+    assert (first.data.folder, second.data.folder) == ("A", None)
+    with pytest.raises(UserError, match=f"data names 3, {name} has 2 data sets: simulated, reverberant"):
+        study._panels(name, chosen, ["data=a,b,c"])
+    with pytest.raises(UserError, match="would have reverberant twice"):
+        study._panels(name, chosen, ["data=reverberant"])
+
+
+def test_both_panels_are_run_and_written(tmp_path, monkeypatch, here):
+    monkeypatch.chdir(tmp_path)
+    use(monkeypatch, "table3", [studies.PIT], ("simulated", "reverberant"))
+    words = ["scale=smoke", "data=reverberant,simulated", "training.epochs=1"]
+    (table,) = study.run_study("table3", words, out=tmp_path / "out")
+    text = table.read_text()
+    assert text.index("**reverberant, scale smoke**") < text.index("**simulated, scale smoke**")
+    assert sorted(finished(tmp_path)) == ["reverberant-pit-seed0", "simulated-pit-seed0"]
+
+
+def test_settings_of_the_method_hold_for_all_rows(tmp_path):
+    changes = study._method_changes(["method.scoring=4", "method.epsilon=5e-1", "scale=smoke"])
+    assert changes == {"method.scoring": 4.0, "method.epsilon": 0.5}
+    rows = replace(studies.STUDIES["table1"], rows=(studies.RMCL,))
+    (run,) = study.plan(rows, compose_config([]), tmp_path, changes=changes)
+    assert (run.config.method.scoring, run.config.method.name) == (4.0, "rmcl")
+    with pytest.raises(UserError, match=r"method\.scorin=4: no setting method\.scorin"):
+        study._method_changes(["method.scorin=4"])
+
+
+def test_a_study_trains_what_is_missing_and_reuses_the_rest(tmp_path, monkeypatch, here, smoke):
+    sized = studies.SIZES[0]
+    use(monkeypatch, "table1", [studies.PIT, sized])
+    (table,) = study.run_study("table1", smoke, out=tmp_path / "out")
     assert {path.suffix for path in table.parent.glob("table1.*")} == {".md", ".tex", ".html"}
     text = table.read_text()
     assert "| PIT |" in text
     assert "| 9.89 | 14.37 | 20.96 |" in text
-    runs = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("metrics.json")}
-    assert sorted(path.parent.name for path in runs) == ["simulated-pit-seed0", "simulated-rmcl-3-seed0"]
-    study.run_study("table1", settings, out=tmp_path / "out", workers=1)
-    assert all(path.stat().st_mtime_ns == before for path, before in runs.items())
-    for name, parts in (
-        ("figure-hypotheses", (study._row("rMCL", "rmcl", "method.hypotheses=3", key="rmcl-3"),)),
-        ("figure-winners", rows[1:]),
-        ("figure-scenes", rows[::-1]),
-        ("figure-statistics", rows),
+    runs = finished(tmp_path)
+    assert sorted(runs) == ["simulated-pit-seed0", "simulated-rmcl-3-seed0"]
+    study.run_study("table1", smoke, out=tmp_path / "out")
+    for name, rows in (
+        ("figure-hypotheses", [sized]),
+        ("figure-winners", [sized]),
+        ("figure-scenes", [sized, studies.PIT]),
+        ("figure-statistics", [studies.PIT, sized]),
     ):
-        changed = replace(study.STUDIES[name], parts=(("simulated", parts),))
-        monkeypatch.setitem(study.STUDIES, name, changed)
-        (figure,) = study.run_study(name, settings, out=tmp_path / "out", workers=1, seeds=1)
+        use(monkeypatch, name, rows)
+        (figure,) = study.run_study(name, smoke, out=tmp_path / "out", seeds=1)
         assert imread(figure).std() > 0
         assert figure.with_suffix(".pdf").read_bytes().startswith(b"%PDF")
-    assert all(path.stat().st_mtime_ns == before for path, before in runs.items())
+    assert finished(tmp_path) == runs
+    with pytest.raises(UserError, match="simulated-pit-seed0: this run has other settings for training"):
+        study.run_study("table1", [*smoke, "training.epochs=2"], out=tmp_path / "out")
+    (table.parent / "simulated-pit-seed0" / "metrics.json").write_text('{"test": []}')
+    with pytest.raises(UserError, match=r"metrics\.json: is not of a finished run; remove it"):
+        study.run_study("table1", smoke, out=tmp_path / "out")
 
 
-def test_an_ensemble_is_made_of_rows_that_are_trained_once(tmp_path, monkeypatch):
-    """And it is what `torchmcl train method=ie` makes, bit for bit."""
-    ensemble = replace(study.BASELINES[2], settings=("method=ie", "method.members=2"))
-    assert ensemble.key == "ie"
-    rows = (ensemble, study.WTA1)
-    monkeypatch.setitem(study.STUDIES, "table1", study.Study((("simulated", rows),), study._write_table))
-    settings = ["scale=smoke", f"data.folder={tmp_path / 'scenes'}"]
-    (table,) = study.run_study("table1", settings, out=tmp_path / "out", workers=2)
-    runs = {path.parent.name: path.stat().st_mtime_ns for path in tmp_path.rglob("metrics.json")}
+def test_an_ensemble_is_made_of_rows_that_are_trained_once(tmp_path, monkeypatch, smoke):
+    """In processes of their own; and it is what `torchmcl train method=ie` makes, bit for bit."""
+    ensemble = replace(studies.BASELINES[2], changes={"method": "ie", "method.members": 2})
+    use(monkeypatch, "table1", [ensemble, studies.WTA1])
+    (table,) = study.run_study("table1", smoke, out=tmp_path / "out", where=Local(2))
+    runs = finished(tmp_path)
     assert sorted(runs) == ["simulated-ie-seed0", "simulated-wta1-seed0", "simulated-wta1-seed1"]
-    assert "| IE (5 members) |" in table.read_text()
-    words = [*settings, *ensemble.settings, f"run={tmp_path / 'alone'}", "trainer.threads=1"]
+    text = table.read_text()
+    assert text.index("| IE (5 members) |") < text.index("| WTA, 1 hyp. |")
+    words = [*smoke, "method=ie", "method.members=2", f"run={tmp_path / 'alone'}", "trainer.threads=1"]
     alone = train(compose_config(words), progress=False)
     joined = tmp_path / "out" / "smoke" / "simulated-ie-seed0"
     first, second = (load_network(folder)[1].state_dict() for folder in (joined, alone))
     assert all(torch.equal(first[name], second[name]) for name in first)
-    found = [json.loads((folder / "metrics.json").read_text())["test"] for folder in (joined, alone)]
-    assert found[0] == found[1]
-    study.run_study("table1", settings, out=tmp_path / "out", workers=1)
-    assert runs == {
-        path.parent.name: path.stat().st_mtime_ns for path in (tmp_path / "out").rglob("metrics.json")
-    }
+    results = [json.loads((folder / "metrics.json").read_text())["test"] for folder in (joined, alone)]
+    assert results[0] == results[1]
 
 
-def test_a_failed_run_is_named(tmp_path, monkeypatch):
-    rows = (study._row("broken", "rmcl", key="rmcl"),)
-    monkeypatch.setitem(study.STUDIES, "table1", study.Study((("simulated", rows),), study._write_table))
-    settings = ["scale=smoke", f"data.folder={tmp_path / 'scenes'}", "network.pools=[7]"]
-    with pytest.raises(UserError, match=r"simulated-rmcl-seed0: training failed, see .*train.log"):
-        study.run_study("table1", settings, out=tmp_path / "out", workers=1)
+def test_members_are_folders_beside_the_ensemble(tmp_path, smoke):
+    config = compose_config([*smoke, "method=ie"])
+    prepare(tmp_path / "run", config, members=[tmp_path / "member"])
+    (tmp_path / "run" / "members.json").write_text('["../../elsewhere"]')
+    with pytest.raises(UserError, match=r"members\.json: must hold the names of folders beside run"):
+        resume(tmp_path / "run")
 
 
-def test_tables_mark_the_best_and_leave_the_unpublished_empty():
+def test_a_failed_run_is_named(tmp_path, monkeypatch, smoke):
+    use(monkeypatch, "table1", [studies.RMCL])
+    words = [*smoke, "network.pools=[7]"]
+    with pytest.raises(
+        UserError,
+        match=r"simulated-rmcl-seed0: failed, network: pools is \(7,\): 32 bins .*; see .*train.log",
+    ):
+        study.run_study("table1", words, out=tmp_path / "out", where=Local(1))
+
+
+def test_tables_mark_the_best_and_leave_the_unpublished_empty(tmp_path):
     cells = tuple((float(i), 0.5) for i in range(1, 7))
     worse = tuple((mean + 1, 0.5) for mean, _ in cells)
-    sheet = Sheet("a title", [Line("ε-one", cells, ANSYN["rmcl"]), Line("two", worse, None)])
-    markdown = as_markdown(sheet)
+    results = [
+        Result("ε-one", "rmcl", "simulated", (cells,), tmp_path),
+        Result("two", "new", "simulated", (worse,), tmp_path),
+    ]
+    path = studies.write_table(tmp_path / "smoke" / "table1", results)
+    markdown = path.read_text()
+    assert markdown.startswith("**simulated, scale smoke**")
     assert "| ε-one | **1.00 ± 0.50** |" in markdown
     assert "| 7.04 | 13.87 |" in markdown
     assert markdown.splitlines()[-1].endswith("|  |  |  |  |  |  |")
-    assert r"\textbf{1.00 $\pm$ 0.50}" in as_latex(sheet)
-    assert r"$\varepsilon$-one" in as_latex(sheet)
-    assert "<b>1.00 ± 0.50</b>" in as_html(sheet)
+    assert r"\textbf{1.00 $\pm$ 0.50}" in path.with_suffix(".tex").read_text()
+    assert "<b>1.00 ± 0.50</b>" in path.with_suffix(".html").read_text()

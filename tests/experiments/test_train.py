@@ -141,7 +141,7 @@ def test_slots_without_activity_fall_back_on_the_most_active():
         (["method.hypotheses=null"], "method.hypotheses is null, which only PIT can do without"),
         (["method.scores=null"], "method.scores is null: method.scoring and method.transport must be 0"),
         (["network.pools=[7]"], "network: pools is .*: 32 bins cannot be pooled by 7"),
-        (["method.scores=tanh"], "network: scores must be 'sigmoid', 'softmax' or None, got 'tanh'"),
+        (["method.scores=tanh"], "network: scores is 'tanh', must be one of sigmoid, softmax, None"),
         (["method.best_target_only=true"], "method.scoring needs method.regression above 0"),
     ],
 )

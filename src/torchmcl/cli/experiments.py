@@ -57,8 +57,12 @@ def study(
     ],
     settings: Settings = None,
     out: Annotated[Path, typer.Option(help="Folder of runs and tables.")] = Path("runs/study"),
-    workers: Annotated[int | None, typer.Option(help="Runs at a time (one for each core).", min=1)] = None,
-    seeds: Annotated[int, typer.Option(help="Runs of each row in figures with error bars.", min=1)] = 3,
+    workers: Annotated[
+        int | None, typer.Option(help="Runs at a time (one for each core).", min=1, max=1000)
+    ] = None,
+    seeds: Annotated[
+        int, typer.Option(help="Runs of each row in figures with error bars.", min=1, max=100)
+    ] = 3,
     on: Annotated[str, typer.Option(help="`local`, processes of this machine, or `ray`.")] = "local",
     address: Annotated[
         str | None, typer.Option(help="Of a Ray cluster, HOST:PORT; otherwise Ray starts here.")
@@ -68,19 +72,20 @@ def study(
 
     Example: `torchmcl study table1 scale=smoke`
 
-    Example: `torchmcl study table1 scale=paper network=paper data=ansyn data.folder=ANSYN`
+    Example: `torchmcl study table1 scale=paper data=ansyn data.folder=ANSYN`
+
+    Example: `torchmcl study table3 scale=paper data=ansyn,resyn data.folder=ANSYN,RESYN`
 
     Writes the runs; a table as Markdown, LaTeX and HTML with the paper's numbers beside ours, a figure as PNG
     and PDF.
 
     Read more: docs/howto/tables.md
     """
+    from torchmcl.cli.options import place
     from torchmcl.experiments.study import run_study
 
-    written_files = run_study(
-        name, settings or [], out=out, workers=workers, seeds=seeds, on=on, address=address
-    )
-    for written in written_files:
+    where = place(on, address, workers)
+    for written in run_study(name, settings or [], out=out, where=where, seeds=seeds):
         if written.suffix == ".md":
             print(written.read_text())
         print(written)

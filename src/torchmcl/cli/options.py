@@ -1,10 +1,15 @@
 """Options and arguments that several commands share."""
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-__all__ = ["Convention", "Preset", "Seed", "Settings"]
+from torchmcl.errors import UserError
+
+if TYPE_CHECKING:
+    from torchmcl.runs.jobs import Local, Ray
+
+__all__ = ["Convention", "Preset", "Seed", "Settings", "place"]
 
 Convention = Annotated[str, typer.Option(help="`acn-n3d`, `acn-sn3d` or `fuma`.")]
 Preset = Annotated[str, typer.Option(help="`paper`, as published, or `tuned`, as recommended.")]
@@ -12,3 +17,15 @@ Seed = Annotated[int, typer.Option(help="The same seed gives the same results.")
 Settings = Annotated[
     list[str] | None, typer.Argument(help="key=value, for example `scale=smoke` or `training.epochs=10`.")
 ]
+
+
+def place(on: str, address: str | None, workers: int | None) -> "Local | Ray":
+    """Where many runs are done, from `--on`, `--address` and `--workers`."""
+    from torchmcl.runs.jobs import Local, Ray
+
+    if on not in ("local", "ray"):
+        raise UserError(f"--on is {on!r}, must be local or ray")
+    if address is not None and on != "ray":
+        raise UserError("--address is of a Ray cluster: say --on ray as well")
+    many = {} if workers is None else {"workers": workers}
+    return Local(**many) if on == "local" else Ray(address, **many)

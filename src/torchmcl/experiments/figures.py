@@ -1,7 +1,7 @@
 """Figures of studies: metrics over several seeds, winners, and what was predicted in single moments."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,13 +14,14 @@ from matplotlib.ticker import ScalarFormatter
 
 from torchmcl.audio.datamodule import AudioDataModule, Batch
 from torchmcl.experiments.build import open_data
+from torchmcl.experiments.config import read_config
 from torchmcl.experiments.evaluate import only_active
 from torchmcl.experiments.published import Cells
-from torchmcl.experiments.train import load_network
+from torchmcl.experiments.train import CONFIG, load_network
 from torchmcl.hypotheses import Hypotheses
-from torchmcl.runs.files import atomic
+from torchmcl.runs.figures import save_figure
 
-__all__ = ["Result", "scenes", "sizes", "statistics", "winners"]
+__all__ = ["Result", "by_data", "scenes", "sizes", "statistics", "winners"]
 
 METRICS = ("EMD", "oracle error")
 MARKERS = "osD^vP*X"
@@ -30,10 +31,20 @@ CLIPS, MOMENTS = 4, (2, 7, 12, 17, 22)
 
 @dataclass(frozen=True)
 class Result:
-    """A method: its table cells for each seed, and the run with the first seed."""
+    """What the runs of a method found on the test recordings of one data set.
+
+    Args:
+        label: Of the method, in tables and figures.
+        published: Its key in the published tables.
+        data: The name of the data set.
+        cells: Mean and deviation of each column of the tables, for each seed.
+        run: The folder of the run with the first seed.
+    """
 
     label: str
-    cells: Sequence[Cells]
+    published: str
+    data: str
+    cells: tuple[Cells, ...]
     run: Path
 
     @property
@@ -43,15 +54,39 @@ class Result:
         return values.reshape(len(self.cells), 2, -1)
 
 
-def statistics(path: Path, panels: Mapping[str, Sequence[Result]]) -> Path:
-    """EMD and oracle error against the number of sources; bars are deviations over the seeds."""
-    figure = Figure(figsize=(9.5, 3.6 * len(panels)), layout="constrained", dpi=150)
+def by_data(results: Sequence[Result]) -> dict[str, list[Result]]:
+    """The results of each data set, in order.
+
+    Args:
+        results: Of several methods on one or several data sets.
+
+    Returns:
+        A panel of a figure or a table for each data set.
+    """
+    panels: dict[str, list[Result]] = {}
+    for result in results:
+        panels.setdefault(result.data, []).append(result)
+    return panels
+
+
+def statistics(path: Path, results: Sequence[Result]) -> Path:
+    """EMD and oracle error against the number of sources; bars are deviations over the seeds.
+
+    Args:
+        path: Of the figure, without its ending.
+        results: Of several methods.
+
+    Returns:
+        The PNG file; a PDF is beside it.
+    """
+    panels = by_data(results)
+    figure = Figure(figsize=(9.5, 3.6 * len(panels)), layout="constrained")
     grid = figure.subplots(len(panels), 2, squeeze=False)
-    for axes, (data, results) in zip(grid, panels.items(), strict=True):
+    for axes, (data, rows) in zip(grid, panels.items(), strict=True):
         for column, axis in enumerate(axes):
-            for number, result in enumerate(results):
+            for number, result in enumerate(rows):
                 means = result.means[:, column]
-                x = np.arange(1, means.shape[1] + 1) + 0.04 * (number - (len(results) - 1) / 2)
+                x = np.arange(1, means.shape[1] + 1) + 0.04 * (number - (len(rows) - 1) / 2)
                 _bars(axis, x, means, result.label, number)
             axis.set(
                 title=f"{METRICS[column]}, {data}",
@@ -64,13 +99,23 @@ def statistics(path: Path, panels: Mapping[str, Sequence[Result]]) -> Path:
     return _save(figure, path)
 
 
-def sizes(path: Path, panels: Mapping[str, Sequence[Result]]) -> Path:
-    """EMD and oracle error against the number of hypotheses; bars are deviations over the seeds."""
-    figure = Figure(figsize=(9.5, 3.8 * len(panels)), layout="constrained", dpi=150)
+def sizes(path: Path, results: Sequence[Result]) -> Path:
+    """EMD and oracle error against the number of hypotheses; bars are deviations over the seeds.
+
+    Args:
+        path: Of the figure, without its ending.
+        results: Of one method with several numbers of hypotheses.
+
+    Returns:
+        The PNG file; a PDF is beside it.
+    """
+    panels = by_data(results)
+    figure = Figure(figsize=(9.5, 3.8 * len(panels)), layout="constrained")
     grid = figure.subplots(len(panels), 2, squeeze=False)
-    for axes, (data, results) in zip(grid, panels.items(), strict=True):
-        counts = np.array([float(load_network(result.run)[0].method.hypotheses or 0) for result in results])
-        means = np.stack([result.means for result in results], axis=-1)
+    for axes, (data, rows) in zip(grid, panels.items(), strict=True):
+        configs = [read_config(result.run / CONFIG) for result in rows]
+        counts = np.array([float(config.method.hypotheses or 0) for config in configs])
+        means = np.stack([result.means for result in rows], axis=-1)
         for column, axis in enumerate(axes):
             for group in range(means.shape[2]):
                 _bars(axis, counts, means[:, column, group], f"D{group + 1}", group)
@@ -84,12 +129,21 @@ def sizes(path: Path, panels: Mapping[str, Sequence[Result]]) -> Path:
     return _save(figure, path)
 
 
-def winners(path: Path, result: Result) -> Path:
-    """How often each hypothesis is the nearest to a target of the test recordings."""
+def winners(path: Path, results: Sequence[Result]) -> Path:
+    """How often each hypothesis is the nearest to a target of the test recordings.
+
+    Args:
+        path: Of the figure, without its ending.
+        results: The first one is shown.
+
+    Returns:
+        The PNG file; a PDF is beside it.
+    """
+    result = results[0]
     counts = np.array(json.loads((result.run / "metrics.json").read_text())["test"]["winners"])
     shares = counts / counts.sum()
     entropy = -(shares[shares > 0] * np.log(shares[shares > 0])).sum()
-    figure = Figure(figsize=(6.5, 3.4), layout="constrained", dpi=150)
+    figure = Figure(figsize=(6.5, 3.4), layout="constrained")
     axis = figure.subplots()
     axis.bar(np.arange(1, len(shares) + 1), shares, color="#1f5fbf")
     axis.axhline(1 / len(shares), color="#444444", linestyle="--", linewidth=1, label="all alike")
@@ -103,8 +157,17 @@ def winners(path: Path, result: Result) -> Path:
     return _save(figure, path)
 
 
-def scenes(path: Path, ours: Result, slots: Result) -> Path:
-    """Random test clips with three sources (rows) at several moments (columns): both predictions."""
+def scenes(path: Path, results: Sequence[Result]) -> Path:
+    """Random test clips with three sources (rows) at several moments (columns): both predictions.
+
+    Args:
+        path: Of the figure, without its ending.
+        results: Of a scored method and of PIT.
+
+    Returns:
+        The PNG file; a PDF is beside it.
+    """
+    ours, slots = results[:2]
     config, network = load_network(ours.run)
     _, baseline = load_network(slots.run)
     data = open_data(config)
@@ -112,7 +175,7 @@ def scenes(path: Path, ours: Result, slots: Result) -> Path:
     with torch.no_grad():
         found, (others, _) = network(waveform), only_active(baseline(waveform))
     highest = float(found.probs.max())
-    figure = Figure(figsize=(2.6 * len(MOMENTS), 1.75 * len(waveform) + 0.9), layout="constrained", dpi=130)
+    figure = Figure(figsize=(2.6 * len(MOMENTS), 1.75 * len(waveform) + 0.9), layout="constrained")
     grid = figure.subplots(len(waveform), len(MOMENTS), sharex=True, sharey=True, squeeze=False)
     for (clip, column), axis in np.ndenumerate(grid):
         moment = MOMENTS[column]
@@ -181,8 +244,5 @@ def _legend(figure: Figure, axis: Axes, names: Sequence[str] | None = None) -> N
 
 
 def _save(figure: Figure, path: Path) -> Path:
-    """As `.png` and `.pdf`; returns the first."""
-    for ending in ("png", "pdf"):
-        with atomic(path.with_suffix(f".{ending}")) as temporary:
-            figure.savefig(temporary, format=ending)
-    return path.with_suffix(".png")
+    """As PNG and PDF; returns the PNG."""
+    return next(file for file in save_figure(figure, path, dpi=150) if file.suffix == ".png")

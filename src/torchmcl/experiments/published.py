@@ -3,7 +3,7 @@
 Measured by its authors with the swapped formula for angles; their "PIT variant" matches in start order.
 """
 
-__all__ = ["ANSYN", "RESYN", "Cells"]
+__all__ = ["ANSYN", "PUBLISHED", "RESYN", "Cells"]
 
 Cells = tuple[tuple[float, float], ...]
 """Mean and sample-wise standard deviation of the six columns."""
@@ -34,3 +34,8 @@ RESYN: dict[str, Cells] = {
     "top_n_rmcl": ((9.3, 1.15), (23.81, 2.22), (33.33, 2.06), (6.99, 0.85), (13.43, 1.40), (19.72, 1.29)),
     "eps_rmcl": ((8.64, 1.03), (22.82, 2.12), (32.47, 1.97), (6.08, 0.91), (18.39, 2.07), (26.92, 1.94)),
 }
+
+PUBLISHED: dict[str, dict[str, Cells]] = {
+    "simulated": ANSYN, "ansyn": ANSYN, "reverberant": RESYN, "resyn": RESYN,
+}  # fmt: skip
+"""The published rows that belong beside the results on a data set."""

@@ -1,227 +1,217 @@
-"""Many runs: the rows of the paper's tables and figures, trained where missing, several at a time."""
+"""A table or figure of the paper: plan its runs, do what is missing, collect the results, write it."""
 
-import json
-import os
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from functools import partial
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from torchmcl.errors import UserError
-from torchmcl.experiments import figures
 from torchmcl.experiments.build import build_data
 from torchmcl.experiments.compose import compose_config
+from torchmcl.experiments.config import Config, change, read_method, to_plain
 from torchmcl.experiments.figures import Result
-from torchmcl.experiments.jobs import Job, check_place, run_jobs
-from torchmcl.experiments.published import ANSYN, RESYN, Cells
-from torchmcl.experiments.tables import Line, Sheet, write_sheet
-from torchmcl.experiments.train import member_seeds, train
+from torchmcl.experiments.published import Cells
+from torchmcl.experiments.studies import STUDIES, Row, Study
+from torchmcl.experiments.train import METRICS, member_seeds, prepare
+from torchmcl.runs.files import read_json
+from torchmcl.runs.jobs import Job, Local, Ray, execute
 
-__all__ = ["STUDIES", "Part", "Row", "Study", "run_study"]
+__all__ = ["StudyRun", "collect", "plan", "run_study"]
 
 
 @dataclass(frozen=True)
-class Row:
-    """A method of a table or figure: its label, its place in the published table, and its settings.
+class StudyRun(Job):
+    """A run of a study, as a job.
 
-    The members of an ensemble are runs of another row.
+    Args:
+        config: Its settings.
+        row: The method; `None` for a run that is only a member of an ensemble.
     """
 
-    label: str
-    key: str
-    settings: tuple[str, ...]
-    members: "Row | None" = None
+    config: Config = field(default_factory=Config, hash=False)
+    row: Row | None = None
+
+    @property
+    def folder(self) -> Path:
+        """The folder of the run."""
+        return self.done.parent
 
 
-@dataclass(frozen=True)
-class Part:
-    """The rows on one data set, and where the runs of each row are, one for each seed."""
+def plan(
+    study: Study, base_config: Config, out: Path, *, seeds: int = 1, changes: dict[str, Any] | None = None
+) -> tuple[StudyRun, ...]:
+    """The runs of a study on one data set.
 
-    data: str
-    rows: tuple[Row, ...]
-    runs: tuple[tuple[Path, ...], ...]
+    Args:
+        study: Whose rows are run.
+        base_config: The settings that all runs share; the rows change them.
+        out: The runs are below, in a folder for each scale.
+        seeds: Runs of each row where the study has error bars; they have the seed of `base_config` and those after it.
+        changes: Applied after those of a row, for example `{"method.scoring": 4.0}`.
 
-    def results(self) -> list[Result]:
-        """What the runs found on the test recordings."""
-        return [
-            Result(row.label, [_found(run) for run in runs], runs[0])
-            for row, runs in zip(self.rows, self.runs, strict=True)
-        ]
-
-
-@dataclass(frozen=True)
-class Study:
-    """What is run on which data, and what is made of it; `several` seeds or one."""
-
-    parts: tuple[tuple[str, tuple[Row, ...]], ...]
-    write: Callable[[Path, Sequence[Part]], Path]
-    several: bool = False
+    Returns:
+        The runs of all rows, in order, and among them the members of ensembles; none is started.
+    """
+    count = seeds if study.several_seeds else 1
+    runs: dict[Path, StudyRun] = {}
+    for row in study.rows:
+        for seed in range(base_config.seed, base_config.seed + count):
+            _add(runs, row, base_config, seed, out, changes or {}, shown=True)
+    return tuple(runs.values())
 
 
-def _row(label: str, method: str, *settings: str, key: str | None = None) -> Row:
-    return Row(label, key or method, (f"method={method}", *settings))
+def collect(runs: Sequence[StudyRun]) -> tuple[Result, ...]:
+    """What finished runs found on their test recordings.
 
+    Args:
+        runs: Planned and done.
 
-def _sizes(method: str, name: str, sizes: Sequence[int]) -> tuple[Row, ...]:
+    Returns:
+        A result for each row and data set, with one entry for each seed.
+    """
+    groups: dict[tuple[str, str], list[StudyRun]] = {}
+    for run in runs:
+        if run.row is not None:
+            groups.setdefault((run.config.data.name, run.row.label), []).append(run)
     return tuple(
-        _row(f"{name}, {k} hyp.", method, f"method.hypotheses={k}", key=method if k == 5 else f"{method}-{k}")
-        for k in sizes
-    )
-
-
-def _write_table(path: Path, parts: Sequence[Part]) -> Path:
-    sheets = [
-        Sheet(
-            f"{part.data}, scale {path.parent.name}",
-            [
-                Line(result.label, result.cells[0], PUBLISHED.get(part.data, {}).get(row.key))
-                for row, result in zip(part.rows, part.results(), strict=True)
-            ],
+        Result(
+            label, _row_of(same).published, data, tuple(_cells(run.folder) for run in same), same[0].folder
         )
-        for part in parts
-    ]
-    return write_sheet(path, path.name, sheets)
-
-
-def _write_statistics(path: Path, parts: Sequence[Part]) -> Path:
-    return figures.statistics(path, {part.data: part.results() for part in parts})
-
-
-def _write_sizes(path: Path, parts: Sequence[Part]) -> Path:
-    return figures.sizes(path, {part.data: part.results() for part in parts})
-
-
-def _write_winners(path: Path, parts: Sequence[Part]) -> Path:
-    return figures.winners(path, parts[0].results()[0])
-
-
-def _write_scenes(path: Path, parts: Sequence[Part]) -> Path:
-    return figures.scenes(path, *parts[0].results())
-
-
-PIT = _row("PIT", "pit")
-PIT_IN_ORDER = _row("PIT in start order", "pit_in_order")
-WTA1 = _row("WTA, 1 hyp.", "wta1")
-RMCL = _row("rMCL, 5 hyp.", "rmcl")
-SOFTMAX = _row("rMCL, softmax scores, 5 hyp.", "rmcl_softmax")
-OURS = _row("transport-rMCL, 5 hyp.", "transport_rmcl")
-BASELINES = (
-    PIT,
-    PIT_IN_ORDER,
-    Row("IE (5 members)", "ie", ("method=ie",), members=WTA1),
-    WTA1,
-    _row("WTA, 5 hyp.", "wta"),
-    _row("top-n-WTA, 5 hyp.", "top_n_wta"),
-    _row("ε-WTA, 5 hyp.", "eps_wta"),
-    RMCL,
-    OURS,
-)
-VARIANTS = (RMCL, SOFTMAX, _row("top-n-rMCL, 5 hyp.", "top_n_rmcl"), _row("ε-rMCL, 5 hyp.", "eps_rmcl"), OURS)
-SIZES = _sizes("rmcl", "rMCL", (3, 5, 10, 20))
-
-STUDIES: dict[str, Study] = {
-    "table1": Study((("simulated", BASELINES),), _write_table),
-    "table2": Study((("reverberant", BASELINES),), _write_table),
-    "table3": Study((("simulated", VARIANTS), ("reverberant", VARIANTS)), _write_table),
-    "table4": Study((("simulated", (PIT, PIT_IN_ORDER, WTA1, *SIZES, OURS)),), _write_table),
-    "figure-statistics": Study(
-        (("simulated", (PIT, RMCL, OURS)), ("reverberant", (PIT, RMCL, OURS))),
-        _write_statistics,
-        several=True,
-    ),
-    "figure-hypotheses": Study((("simulated", SIZES),), _write_sizes, several=True),
-    "figure-winners": Study((("simulated", _sizes("rmcl", "rMCL", (20,))),), _write_winners),
-    "figure-scenes": Study((("simulated", (RMCL, PIT)),), _write_scenes),
-}
-"""Each table and figure of the paper: the data, its rows, and what is made of them."""
-
-PUBLISHED: dict[str, dict[str, Cells]] = {
-    "simulated": ANSYN, "ansyn": ANSYN, "reverberant": RESYN, "resyn": RESYN,
-}  # fmt: skip
+        for (data, label), same in groups.items()
+    )
 
 
 def run_study(
     name: str,
-    settings: Sequence[str],
+    words: Sequence[str],
     *,
     out: Path = Path("runs/study"),
-    workers: int | None = None,
+    where: Local | Ray | None = None,
     seeds: int = 3,
-    on: str = "local",
-    address: str | None = None,
 ) -> list[Path]:
-    """Train the missing rows of a table or figure, or of `all`, `workers` at a time, and write it.
+    """Train the missing runs of a table or figure, and write it.
 
-    Figures with error bars have `seeds` runs of each row. A setting `data=NAME` takes that data set in place of
-    the study's own. Runs are done where `run_jobs` does them with `on` and `address`.
+    Args:
+        name: A key of `STUDIES`, or `all`.
+        words: Settings of all runs, like `scale=smoke`. `data=A,B` and `data.folder=A,B` replace the data sets of the
+            panels in their order; panels that are not named keep their own.
+        out: Where runs, tables and figures go.
+        where: The runs are done there; `Local()` by default.
+        seeds: Runs of each row in figures with error bars.
+
+    Returns:
+        The files to show.
     """
     if name not in (*STUDIES, "all"):
         raise UserError(f"no study {name}; there are {', '.join(STUDIES)} and all")
-    if any(word.startswith(("method=", "run=")) for word in settings):
+    if any(word.startswith(("method=", "run=")) for word in words):
         raise UserError("method and run are chosen by the study; give others, for example scale=smoke")
-    check_place(on, address)
-    workers = workers or os.cpu_count() or 1
+    where = where or Local()
     names = list(STUDIES) if name == "all" else [name]
-    work = partial(run_jobs, workers=workers, on=on, address=address)
-    return [_run(each, STUDIES[each], settings, out, work, workers, seeds) for each in names]
+    panels = {each: _panels(each, STUDIES[each], words) for each in names}
+    changes = _method_changes(words)
+    for bases in panels.values():
+        for base in bases:
+            build_data(base, workers=where.workers)
+    written = []
+    for each, bases in panels.items():
+        study = STUDIES[each]
+        runs = [run for base in bases for run in plan(study, base, out, seeds=seeds, changes=changes)]
+        for run in runs:
+            prepare(run.folder, run.config, members=[need.done.parent for need in run.needs])
+        execute(runs, where)
+        written.append(study.write(out / bases[0].scale / each, collect(runs)))
+    return written
 
 
-def _run(
-    name: str,
-    study: Study,
-    settings: Sequence[str],
+def _add(
+    runs: dict[Path, StudyRun],
+    row: Row,
+    base: Config,
+    seed: int,
     out: Path,
-    work: Callable[[Sequence[Job]], None],
-    workers: int,
-    seeds: int,
-) -> Path:
-    chosen = [word.removeprefix("data=") for word in settings if word.startswith("data=")]
-    others = [word for word in settings if not word.startswith("data=")]
-    parts, scale = [], ""
-    for data, rows in ((chosen[-1], study.parts[0][1]),) if chosen else study.parts:
-        plan = [_jobs(row, data, others, out, seeds if study.several else 1) for row in rows]
-        config = compose_config(plan[0][0].settings)
-        build_data(config, workers=workers)
-        missing = {
-            job: _trainings(row, job, data, others, out)
-            for row, jobs in zip(rows, plan, strict=True)
-            for job in jobs
-            if not job.done
-        }
-        # The member of an ensemble may be in a row of its own as well: it is trained once.
-        work(list({job.run: job for jobs in missing.values() for job in jobs}.values()))
-        for job, members in missing.items():
-            if members != [job]:
-                ensemble = compose_config([*job.settings, f"run={job.run}"])
-                train(ensemble, members=[member.run for member in members], progress=False)
-        scale = config.scale
-        parts.append(Part(data, rows, tuple(tuple(job.run for job in jobs) for jobs in plan)))
-    return study.write(out / scale / name, parts)
+    changes: dict[str, Any],
+    *,
+    shown: bool,
+) -> StudyRun:
+    """Add a run and those that it needs; the member of an ensemble may be a row of its own as well."""
+    folder = out / base.scale / f"{base.data.name}-{row.published}-seed{seed}"
+    known = runs.get(folder)
+    if known is not None and not shown:
+        return known
+    own = {key: read_method(value) if key == "method" else value for key, value in row.changes.items()}
+    fixed = {"seed": seed, "run": str(folder), "trainer.threads": 1}
+    config = change(base, {**own, **changes, **fixed})
+    needs: tuple[StudyRun, ...] = ()
+    if row.members is not None:
+        others = {key: value for key, value in changes.items() if key != "method.members"}
+        seeds = member_seeds(config)
+        needs = tuple(_add(runs, row.members, base, s, out, others, shown=False) for s in seeds)
+    runs.pop(folder, None)
+    runs[folder] = StudyRun(
+        name=str(folder),
+        function="torchmcl.experiments.train:resume",
+        arguments={"folder": str(folder)},
+        done=folder / METRICS,
+        log=folder / "train.log",
+        needs=needs,
+        config=config,
+        row=row if shown else None,
+    )
+    return runs[folder]
 
 
-def _jobs(row: Row, data: str, settings: Sequence[str], out: Path, seeds: int) -> list[Job]:
-    """The runs of a row: with the seed of the settings and those that follow."""
-    words = (f"data={data}", *row.settings, *settings)
-    config = compose_config(words)
-    folder = out / config.scale
+def _panels(name: str, study: Study, words: Sequence[str]) -> list[Config]:
+    """The settings of each panel, composed once."""
+    others = [word for word in words if not word.startswith(("data=", "data.folder=", "method."))]
+    given = {key: _listed(words, key) for key in ("data", "data.folder")}
+    for key, values in given.items():
+        if len(values) > len(study.data):
+            raise UserError(
+                f"{key} names {len(values)}, {name} has {len(study.data)} data sets: {', '.join(study.data)}"
+            )
+    chosen = [*given["data"], *study.data[len(given["data"]) :]]
+    if len(set(chosen)) < len(chosen):
+        raise UserError(
+            f"data: {name} would have {chosen[0]} twice, its data sets are {', '.join(study.data)}"
+        )
+    folders = [[f"data.folder={folder}"] for folder in given["data.folder"]]
+    folders += [[] for _ in chosen[len(folders) :]]
     return [
-        Job(folder / f"{data}-{row.key}-seed{seed}", (*words, f"seed={seed}"))
-        for seed in range(config.seed, config.seed + seeds)
+        compose_config([f"data={data}", *others, *folder])
+        for data, folder in zip(chosen, folders, strict=True)
     ]
 
 
-def _trainings(row: Row, job: Job, data: str, settings: Sequence[str], out: Path) -> list[Job]:
-    """What has to be trained for a run: itself or, if it is an ensemble, its members."""
-    if row.members is None:
-        return [job]
-    seeds = member_seeds(compose_config(job.settings))
-    return _jobs(row.members, data, [*settings, f"seed={seeds[0]}"], out, len(seeds))
+def _listed(words: Sequence[str], key: str) -> list[str]:
+    values = [word.removeprefix(f"{key}=") for word in words if word.startswith(f"{key}=")]
+    return values[-1].split(",") if values else []
 
 
-def _found(run: Path) -> Cells:
-    groups = json.loads((run / "metrics.json").read_text())["test"]["groups"]
-    return tuple(
-        (groups[group][metric]["mean"], groups[group][metric]["std"])
-        for metric in ("emd", "oracle")
-        for group in sorted(groups)
-    )
+def _method_changes(words: Sequence[str]) -> dict[str, Any]:
+    """Settings of the method, which hold for all rows."""
+    given = [word for word in words if word.startswith("method.")]
+    composed = to_plain(compose_config(given))["method"]
+    keys = [word.split("=")[0] for word in given]
+    return {key: composed[key.removeprefix("method.")] for key in keys}
+
+
+def _row_of(runs: Sequence[StudyRun]) -> Row:
+    row = runs[0].row
+    assert row is not None
+    return row
+
+
+def _cells(folder: Path) -> Cells:
+    path = folder / METRICS
+    try:
+        groups = read_json(path)["test"]["groups"]
+        return tuple(
+            (groups[group][metric]["mean"], groups[group][metric]["std"])
+            for metric in ("emd", "oracle")
+            for group in sorted(groups)
+        )
+    except (KeyError, TypeError):
+        raise UserError(
+            f"{path}: is not of a finished run; remove it, and the run is evaluated again"
+        ) from None

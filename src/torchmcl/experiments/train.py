@@ -1,12 +1,11 @@
 """A run: train what the settings say, keep everything that is needed to go on, and evaluate."""
 
-import json
 import math
 import platform
 import subprocess
 from collections.abc import Sequence
 from contextlib import nullcontext
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -32,13 +31,23 @@ from torchmcl.experiments.config import Config, Kind, check_limits, read_config,
 from torchmcl.experiments.evaluate import evaluate
 from torchmcl.metrics import EarthMoversDistance, OracleError
 from torchmcl.runs.checkpoint import CHECKPOINT
-from torchmcl.runs.files import locked, sweep, write_json
+from torchmcl.runs.files import locked, read_json, sweep, write_json
 from torchmcl.training import Hardware, History, Optimization, collapse, fit
 
-__all__ = ["evaluate_run", "load_network", "member_seeds", "run_folder", "train"]
+__all__ = [
+    "CONFIG",
+    "METRICS",
+    "evaluate_run",
+    "load_network",
+    "member_seeds",
+    "prepare",
+    "resume",
+    "run_folder",
+    "train",
+]
 
 CONFIG, WEIGHTS, NETWORK, METRICS = "config.yaml", "model.safetensors", "config.json", "metrics.json"
-TRAINING = "training.json"
+TRAINING, MEMBERS = "training.json", "members.json"
 
 
 BUSY = "another process is training there; wait for it, or choose another run=FOLDER"
@@ -76,6 +85,40 @@ def train(config: Config, *, members: Sequence[Path] = (), progress: bool = True
         if first:
             evaluate_run(folder, data=data)
     return folder
+
+
+def prepare(folder: Path, config: Config, *, members: Sequence[Path] = ()) -> None:
+    """Write the settings of a run into its folder, for `resume`.
+
+    Args:
+        folder: Of the run; it may hold a run with the same settings.
+        config: The settings of the run.
+        members: For an ensemble, the folders of its members' runs, beside `folder`.
+    """
+    if (folder / METRICS).exists():
+        _compare(folder, config)
+        return
+    with locked(folder, BUSY):
+        _claim(folder, config)
+        if members:
+            write_json(folder / MEMBERS, [member.name for member in members])
+
+
+def resume(folder: str | Path) -> None:
+    """Train and evaluate a run whose settings are in its folder, or continue where it stopped.
+
+    Args:
+        folder: That `prepare` has prepared; the members of an ensemble must be finished.
+    """
+    folder = Path(folder)
+    config = replace(read_config(folder / CONFIG), run=str(folder))
+    path = folder / MEMBERS
+    names = read_json(path) if path.exists() else []
+    if not isinstance(names, list) or not all(
+        isinstance(name, str) and Path(name).name == name for name in names
+    ):
+        raise UserError(f"{path}: must hold the names of folders beside {folder.name}")
+    train(config, members=[folder.parent / name for name in names], progress=False)
 
 
 def evaluate_run(
@@ -122,12 +165,17 @@ def load_network(folder: str | Path) -> tuple[Config, nn.Module]:
 
 def _update(folder: Path, config: Config) -> None:
     """Bring a run of version 0.1, whose `config.json` does not describe the network, to the present form."""
-    values = _read_json(folder / NETWORK)
-    if not {"slots", "sample_rate"} <= values.keys() or not values.keys() <= {
-        "slots",
-        "sample_rate",
-        "train_seconds",
-    }:
+    values = read_json(folder / NETWORK)
+    if (
+        not isinstance(values, dict)
+        or not {"slots", "sample_rate"} <= values.keys()
+        or not values.keys()
+        <= {
+            "slots",
+            "sample_rate",
+            "train_seconds",
+        }
+    ):
         return
     for key, most in (("sample_rate", 192_000), ("slots", 1000)):
         if not isinstance(values[key], int) or not 0 < values[key] <= most:
@@ -210,38 +258,32 @@ def _save(
         part.load_state_dict(member.state_dict())
     write_json(folder / TRAINING, {"train_seconds": sum(seconds for _, seconds in members)})
     save_pretrained(folder, description, network)
-    for checkpoint in folder.rglob(CHECKPOINT):
-        checkpoint.unlink()
+    for place in (folder, *(folder / f"member{member}" for member in range(config.method.members))):
+        (place / CHECKPOINT).unlink(missing_ok=True)
 
 
 def _claim(folder: Path, config: Config) -> None:
     """Note the settings of the run, or make sure that they are still the same; remove what was half written."""
     sweep(folder)
-    settings = to_plain(config)
     if (folder / CONFIG).exists():
-        before = to_plain(read_config(folder / CONFIG))
-        changed = [key for key in settings if key not in ("run", "trainer") and settings[key] != before[key]]
-        if changed:
-            raise UserError(
-                f"{folder}: this run has other settings for {', '.join(changed)}; choose another run=FOLDER"
-            )
+        _compare(folder, config)
     else:
         write_config(folder / CONFIG, config)
 
 
-def _read_json(path: Path) -> dict[str, Any]:
-    try:
-        values = json.loads(path.read_text(encoding="utf-8"))
-    except (ValueError, RecursionError):
-        raise UserError(f"{path}: is not JSON") from None
-    if not isinstance(values, dict):
-        raise UserError(f"{path}: holds {type(values).__name__}, must hold an object")
-    return values
+def _compare(folder: Path, config: Config) -> None:
+    settings, before = to_plain(config), to_plain(read_config(folder / CONFIG))
+    changed = [key for key in settings if key not in ("run", "trainer") and settings[key] != before[key]]
+    if changed:
+        raise UserError(
+            f"{folder}: this run has other settings for {', '.join(changed)}; choose another run=FOLDER"
+        )
 
 
 def _train_seconds(folder: Path) -> float | None:
     path = folder / TRAINING
-    seconds = _read_json(path).get("train_seconds") if path.exists() else None
+    seconds = read_json(path) if path.exists() else None
+    seconds = seconds.get("train_seconds") if isinstance(seconds, dict) else None
     return float(seconds) if isinstance(seconds, int | float) and math.isfinite(seconds) else None
 
 
