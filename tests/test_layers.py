@@ -12,8 +12,9 @@ import torchmcl
 ROOT = Path(torchmcl.__file__).parent
 LAYERS = {
     "core": {
-        "assignment", "classification", "crps", "directions", "distances", "energy", "ensemble", "errors", "heads",
-        "hypotheses", "likelihood", "losses", "metrics", "mixtures", "plots", "regions", "transport", "voronoi",
+        "assignment", "calibration", "classification", "crps", "directions", "distances", "energy", "ensemble",
+        "errors", "heads", "hypotheses", "likelihood", "losses", "metrics", "mixtures", "plots", "regions", "transport",
+        "voronoi",
     },
     "training": {"runs", "training"},
     "application": {"audio", "images", "tabular", "toy", "trajectories"},

@@ -9,9 +9,22 @@ import pytest
 import torch
 from torch import Tensor
 
+from torchmcl.calibration import covered
+from torchmcl.crps import mixture_crps
 from torchmcl.distances import great_circle
+from torchmcl.energy import energy_score
 from torchmcl.hypotheses import Hypotheses
-from torchmcl.metrics import CountRecall, EarthMoversDistance, OracleError, WinnerHistogram
+from torchmcl.likelihood import log_likelihood
+from torchmcl.metrics import (
+    CountRecall,
+    Coverage,
+    EarthMoversDistance,
+    EnergyScore,
+    NegativeLogLikelihood,
+    OracleError,
+    ScoreCalibration,
+    WinnerHistogram,
+)
 from torchmcl.transport import emd, oracle_error
 
 Batch = tuple[Hypotheses, Tensor, Tensor]
@@ -66,13 +79,61 @@ def test_nan_in_a_hypothesis_is_not_left_out() -> None:
     assert metric.compute().isnan()
 
 
+@pytest.mark.filterwarnings("ignore:The ``compute`` method of metric")
 def test_before_the_first_item() -> None:
-    for metric in (EarthMoversDistance(), OracleError(), CountRecall()):
+    means = (
+        EarthMoversDistance(),
+        OracleError(),
+        CountRecall(),
+        EnergyScore(),
+        Coverage(),
+        ScoreCalibration(),
+    )
+    for metric in means:
         assert metric.compute().isnan()
     assert OracleError().std.isnan()
     histogram = WinnerHistogram(4)
     assert histogram.compute().tolist() == [0, 0, 0, 0]
     assert (histogram.entropy.item(), histogram.never.item()) == (0, 4)
+
+
+def test_asking_before_the_first_item_is_told() -> None:
+    with pytest.warns(UserWarning, match="was called before the ``update`` method"):
+        OracleError().compute()
+
+
+def on_a_line() -> list[Batch]:
+    made = []
+    for hypotheses, targets, active in batches():
+        widths = 0.1 + torch.rand(hypotheses.logits.shape).double()
+        made.append(
+            (
+                Hypotheses(hypotheses.points[..., :1], hypotheses.logits, widths=widths),
+                targets[..., :1],
+                active,
+            )
+        )
+    return made
+
+
+@pytest.mark.parametrize(
+    ("metric", "function"),
+    [
+        (EnergyScore(), energy_score),
+        (EnergyScore(kernel="laplace"), partial(mixture_crps, kernel="laplace")),
+        (NegativeLogLikelihood("student"), lambda *batch: -log_likelihood(*batch, kernel="student")),
+        (Coverage(0.7), partial(covered, coverage=0.7)),
+    ],
+    ids=["energy", "crps", "likelihood", "coverage"],
+)
+def test_means_of_scores(metric, function) -> None:
+    values = []
+    for batch in on_a_line():
+        metric.update(*batch)
+        values.append(function(*batch).flatten())
+    values = torch.cat(values)
+    values = values[~values.isnan()]
+    torch.testing.assert_close(metric.compute(), values.mean(), rtol=1e-12, atol=0)
 
 
 def test_count_recall() -> None:

@@ -4,6 +4,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from torchmcl.assignment import Assignment, annealed, relaxed, top_n, winner_takes_all
+from torchmcl.calibration import brier_score, covered, probability_integral_transform
 from torchmcl.classification import (
     FeatureSharing,
     class_error,
@@ -41,7 +42,17 @@ if TYPE_CHECKING:
         EntropyHistogram,
         OracleClassError,
     )
-    from torchmcl.metrics import CountRecall, EarthMoversDistance, OracleError, WinnerHistogram
+    from torchmcl.metrics import (
+        CountRecall,
+        Coverage,
+        EarthMoversDistance,
+        EnergyScore,
+        NegativeLogLikelihood,
+        OracleError,
+        ProbabilityIntegralTransform,
+        ScoreCalibration,
+        WinnerHistogram,
+    )
     from torchmcl.tabular.regressor import MCLRegressor
 
 __version__ = "0.1.0"
@@ -53,8 +64,10 @@ __all__ = [
     "ClassOwnership",
     "Conformal",
     "CountRecall",
+    "Coverage",
     "Dirac",
     "EarthMoversDistance",
+    "EnergyScore",
     "Ensemble",
     "EntropyHistogram",
     "FeatureSharing",
@@ -64,20 +77,25 @@ __all__ = [
     "HypothesisHead",
     "KernelMixture",
     "MCLRegressor",
+    "NegativeLogLikelihood",
     "OracleClassError",
     "OracleError",
+    "ProbabilityIntegralTransform",
+    "ScoreCalibration",
     "Sphere",
     "StackedEnsemble",
     "Uniform",
     "VoronoiMixture",
     "WinnerHistogram",
     "annealed",
+    "brier_score",
     "cell_loss",
     "chordal",
     "class_error",
     "class_probs",
     "class_targets",
     "cmcl_loss",
+    "covered",
     "cross_entropy",
     "emd",
     "energy_loss",
@@ -95,6 +113,7 @@ __all__ = [
     "oracle_class_error",
     "oracle_error",
     "pit_loss",
+    "probability_integral_transform",
     "relaxed",
     "rmcl_loss",
     "scoring_loss",
@@ -111,6 +130,11 @@ _LATE = {
     "EntropyHistogram": "classification.metrics",
     "OracleClassError": "classification.metrics",
     "CountRecall": "metrics",
+    "Coverage": "metrics",
+    "EnergyScore": "metrics",
+    "NegativeLogLikelihood": "metrics",
+    "ProbabilityIntegralTransform": "metrics",
+    "ScoreCalibration": "metrics",
     "EarthMoversDistance": "metrics",
     "OracleError": "metrics",
     "WinnerHistogram": "metrics",
