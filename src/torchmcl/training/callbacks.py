@@ -19,6 +19,7 @@ from torchmcl.distances import Distance, euclidean
 from torchmcl.errors import UserError
 from torchmcl.metrics import WinnerHistogram
 from torchmcl.runs.files import write_text
+from torchmcl.training.batches import seed_epoch
 
 __all__ = [
     "AverageWeights",
@@ -88,7 +89,7 @@ class AverageWeights(Callback):
     """Exponential moving average of the weights, which takes their place in validation and at the end.
 
     Step `t`, counted from 0, has the factor `min(decay, (1 + t) / (10 + t))`, so that the first weights are forgotten
-    quickly. Must come after all callbacks that look at the weights in `on_validation_end`.
+    quickly. Must come after all callbacks that look at the weights in `on_validation_end`. The learner calls `update`.
 
     Args:
         decay: The factor of the average after many steps, such as 0.99.
@@ -107,9 +108,8 @@ class AverageWeights(Callback):
         ]
 
     @torch.no_grad()
-    def on_train_batch_end(
-        self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int
-    ) -> None:
+    def update(self) -> None:
+        """Take the weights after a step into the average."""
         decay = min(self.decay, (1 + self.steps) / (10 + self.steps))
         get_ema_multi_avg_fn(decay)(self.average, self.live, self.steps)
         self.steps += 1
@@ -137,7 +137,8 @@ class AverageWeights(Callback):
 class SeedEachEpoch(Callback):
     """Random numbers depend on the seed and the number of the epoch alone: a resumed training draws the same.
 
-    Those of a validation batch depend on its number alone, whichever process has it.
+    Those of a validation batch depend on its number alone, whichever process has it. Batches that are drawn with random
+    numbers of their own, other than in a data module, come from `SeededBatches`.
 
     Args:
         seed: Of the training.
@@ -151,7 +152,7 @@ class SeedEachEpoch(Callback):
     ) -> None:
         # Not before the epoch: a resumed training makes its iterator of batches earlier, which may draw a number.
         if batch_idx == 0:
-            torch.manual_seed(1_000_003 * self.seed + trainer.current_epoch)
+            seed_epoch(self.seed, trainer.current_epoch)
 
     def on_validation_batch_start(
         self,
@@ -161,7 +162,7 @@ class SeedEachEpoch(Callback):
         batch_idx: int,
         dataloader_idx: int = 0,
     ) -> None:
-        torch.manual_seed(1_000_003 * self.seed + batch_idx * trainer.world_size + trainer.global_rank)
+        seed_epoch(self.seed, batch_idx * trainer.world_size + trainer.global_rank)
 
 
 class History(Checkpoint):

@@ -60,7 +60,7 @@ def build_strategy(name: str, processes: int) -> str | Strategy:
         processes: How many there are.
 
     Returns:
-        What `Trainer(strategy=...)` takes.
+        What Lightning's trainer takes as `strategy`.
     """
     if name == "ddp" or (name == "auto" and processes > 1):
         return DDPStrategy(broadcast_buffers=False)

@@ -179,6 +179,7 @@ def fit(
         stack.enter_context(torch.random.fork_rng(range(torch.cuda.device_count())))
         stack.enter_context(quiet())
         torch.manual_seed(seed)
+        average = None if optimization.ema is None else AverageWeights(optimization.ema)
         learner = Learner(
             network if isinstance(network, nn.Module) else network(),
             loss,
@@ -189,6 +190,8 @@ def fit(
             ),
             schedule=optimization.schedule,
             metrics=metrics,
+            clip=optimization.clip,
+            after_step=None if average is None else average.update,
         )
         own: list[Callback] = [SeedEachEpoch(seed), *([keep] if validated else []), *callbacks]
         if history not in own:
@@ -196,17 +199,16 @@ def fit(
         if progress:
             advance = stack.enter_context(training_bar()) if progress is True else progress
             own.append(Progress(advance))
-        if optimization.ema is not None:
-            own.append(AverageWeights(optimization.ema))
+        if average is not None:
+            own.append(average)
         trainer = _trainer(optimization, hardware, own, checkpoint, logger)
         resume = checkpoint if checkpoint is not None and Path(checkpoint).exists() else None
         with _interruptible():
             if isinstance(train, LightningDataModule):
                 trainer.fit(learner, datamodule=train, ckpt_path=resume, weights_only=True)
             else:
-                trainer.fit(
-                    learner, SeededBatches(train, seed), validation, ckpt_path=resume, weights_only=True
-                )
+                batches = SeededBatches(train, seed)
+                trainer.fit(learner, batches, validation, ckpt_path=resume, weights_only=True)
     return Fitted(
         learner.network.cpu().eval(),
         keep.best if keep.epoch >= 0 else None,
@@ -249,7 +251,6 @@ def _trainer(
             use_distributed_sampler=False,
             max_epochs=optimization.epochs,
             limit_train_batches=optimization.batches or 1.0,
-            gradient_clip_val=optimization.clip,
             callbacks=callbacks,
             enable_progress_bar=False,
             enable_model_summary=False,

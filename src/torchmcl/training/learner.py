@@ -38,6 +38,8 @@ class Learner(LightningModule):
         optimizer: Makes an optimizer from the parameters.
         schedule: The factor of the learning rate, at each step.
         metrics: Metrics with `update(hypotheses, targets, active)`, by name.
+        clip: The largest norm of a gradient; `None` does not clip.
+        after_step: Called after each step of the optimizer.
     """
 
     def __init__(
@@ -48,12 +50,18 @@ class Learner(LightningModule):
         optimizer: Callable[[Iterable[nn.Parameter]], Optimizer] = Adam,
         schedule: Schedule = constant,
         metrics: Mapping[str, Metric] | None = None,
+        clip: float | None = None,
+        after_step: Callable[[], None] | None = None,
     ) -> None:
         super().__init__()
+        # The loop over steps is here: that of Lightning calls twenty hooks for each, which small networks would feel.
+        self.automatic_optimization = False
         self.network = network
         self.loss = loss
         self.make_optimizer = optimizer
         self.schedule = schedule
+        self.clip = clip
+        self.after_step = after_step
         self.metrics = MetricCollection(dict(metrics or {}), compute_groups=False)
 
     def forward(self, inputs: Any) -> Hypotheses:
@@ -82,8 +90,8 @@ class Learner(LightningModule):
         if hasattr(batches, "set_epoch"):
             batches.set_epoch(self.current_epoch)
 
-    def training_step(self, batch: Sequence[Any], batch_idx: int) -> Tensor:
-        """The loss of a batch, at the learning rate of the step."""
+    def training_step(self, batch: Sequence[Any], batch_idx: int) -> None:
+        """Take a step of the optimizer, at the learning rate of the step."""
         self._apply_schedules(batch_idx)
         inputs, targets, active = _parts(batch)
         hypotheses = self.network(inputs)
@@ -94,7 +102,20 @@ class Learner(LightningModule):
             self._finite.append(torch.stack(list(self._flags(batch, hypotheses).values())))
         if len(self._losses) - self._checked >= self._interval:
             self._check(batch, hypotheses)
-        return loss
+        self._update(loss)
+
+    def _update(self, loss: Tensor) -> None:
+        optimizer: Any = self.optimizers()
+        optimizer.zero_grad()
+        if self.trainer.world_size == 1:
+            loss.backward()
+        else:
+            self.manual_backward(loss)
+        if self.clip is not None:
+            nn.utils.clip_grad_norm_(self.network.parameters(), self.clip)
+        optimizer.step()
+        if self.after_step is not None:
+            self.after_step()
 
     def on_train_epoch_end(self) -> None:
         """Log the mean of the training loss, once: logging each step would slow a small network by a tenth."""
@@ -138,7 +159,7 @@ class Learner(LightningModule):
     def _check(self, batch: Sequence[Any] = (), hypotheses: Hypotheses | None = None) -> None:
         """Stop where a loss since the last look is not finite, naming its batch and what else is not finite."""
         recent = self._losses[self._checked :]
-        if recent and not torch.stack(recent).isfinite().all():
+        if recent and not (recent[0] if len(recent) == 1 else torch.stack(recent)).isfinite().all():
             first = next(index for index, loss in enumerate(recent) if not loss.isfinite()) + self._checked
             names = ["inputs", "active targets", "weights", "hypotheses", "logits"]
             if self._interval > 1:

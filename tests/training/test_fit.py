@@ -1,0 +1,285 @@
+"""`fit`: repeatable, resumable, interruptible, and it keeps the weights that it says."""
+
+import re
+import signal
+import subprocess
+import sys
+import threading
+from functools import partial
+from pathlib import Path
+
+import pytest
+import torch
+from lightning.pytorch import Callback
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+from torchmetrics import MeanMetric
+
+import torchmcl
+from torchmcl.errors import UserError
+from torchmcl.heads import HypothesisHead
+from torchmcl.losses import mcl_loss, rmcl_loss
+from torchmcl.metrics import OracleError
+from torchmcl.training import Hardware, History, Optimization, Scheduled, TensorBatches, cosine, fit
+
+INPUTS, TARGETS, ACTIVE = torch.rand(3, 64, 2, 1, generator=torch.Generator().manual_seed(5)).unbind()
+DATA = INPUTS[:, 0], TARGETS, ACTIVE[..., 0] < 0.7
+CPU = Hardware("cpu")
+
+
+def batches(shuffle=True, size=16):
+    return TensorBatches(*DATA, batch_size=size, shuffle_seed=3 if shuffle else None)
+
+
+def network():
+    """With dropout, so that random numbers matter."""
+    return nn.Sequential(nn.Linear(1, 8), nn.ReLU(), nn.Dropout(0.3), HypothesisHead(8, 4, 1))
+
+
+def train(epochs=4, loss=rmcl_loss, data=None, seed=0, **options):
+    own = {
+        key: options.pop(key) for key in ("callbacks", "checkpoint", "progress", "metrics") if key in options
+    }
+    optimization = Optimization(**{"epochs": epochs, "learning_rate": 0.01, **options})
+    return fit(
+        network,
+        loss,
+        data or batches(),
+        batches(False),
+        seed=seed,
+        optimization=optimization,
+        hardware=CPU,
+        **own,
+    )
+
+
+def equal(one, two):
+    first, second = (each.network.state_dict() for each in (one, two))
+    return all(torch.equal(first[name], second[name]) for name in first)
+
+
+class Stop(Callback):
+    """Dies in the middle of an epoch."""
+
+    def __init__(self, epoch):
+        self.epoch = epoch
+
+    def on_train_batch_start(self, trainer, pl_module, batch, batch_idx):
+        if trainer.current_epoch == self.epoch and batch_idx == 2:
+            raise RuntimeError("killed")
+
+
+def test_one_trainer_is_built_in_the_package_and_no_private_function_of_torch_is_called():
+    root = Path(torchmcl.__file__).parent
+    sources = {path: path.read_text() for path in root.rglob("*.py")}
+    built = [path.relative_to(root) for path, text in sources.items() if re.search(r"\bTrainer\(", text)]
+    assert built == [Path("training/fit.py")]
+    private = re.compile(r"\b(torch|lightning|pl|distributed)(\.\w+)*\._[a-z]\w*\(|__class__ = ")
+    assert not [path for path, text in sources.items() if private.search(text)]
+
+
+def test_the_seed_decides_and_the_process_is_left_as_it_was():
+    before = torch.get_rng_state(), torch.get_num_threads(), signal.getsignal(signal.SIGTERM)
+    first, again, other = train(), train(), train(seed=1)
+    assert equal(first, again)
+    assert not equal(first, other)
+    assert torch.equal(torch.get_rng_state(), before[0])
+    assert (torch.get_num_threads(), signal.getsignal(signal.SIGTERM)) == before[1:]
+    assert not first.network.training
+    assert first.epochs == len(first.history) == 4
+    assert [row["step"] for row in first.history] == [4, 8, 12, 16]
+    assert first.best == min(row["validation_loss"] for row in first.history)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"schedule": cosine, "ema": 0.9, "loss": partial(rmcl_loss, negatives=1)},
+        {"keep": "last", "clip": 0.1, "batches": 3},
+        {"data": DataLoader(TensorDataset(*DATA), batch_size=16, shuffle=True)},
+    ],
+    ids=["plain", "averaged", "clipped", "loader"],
+)
+@pytest.mark.parametrize("death", [0, 2, 3])
+def test_killed_and_called_again_it_ends_with_equal_weights(options, death, tmp_path):
+    path = tmp_path / "last.ckpt"
+    with pytest.raises(RuntimeError, match="killed"):
+        train(checkpoint=path, callbacks=[Stop(death)], **options)
+    resumed, whole = train(checkpoint=path, **options), train(**options)
+    assert equal(resumed, whole)
+    assert resumed.best == whole.best
+    assert resumed.history == whole.history
+    assert equal(train(checkpoint=path, **options), whole), "a finished training stays finished"
+    assert [each.name for each in tmp_path.iterdir()] == ["last.ckpt"]
+
+
+def test_a_training_that_stopped_early_is_not_resumed(tmp_path):
+    options = {"epochs": 30, "patience": 2, "learning_rate": 0.0, "checkpoint": tmp_path / "last.ckpt"}
+    first, second = train(**options), train(**options)
+    assert first.epochs == second.epochs == 3
+    assert equal(first, second)
+
+
+@pytest.mark.parametrize("mode", ["min", "max"])
+def test_any_metric_can_choose_the_epoch(mode):
+    metrics = {"oracle": OracleError()}
+    fitted = train(epochs=8, monitor="oracle", mode=mode, metrics=metrics, learning_rate=0.3)
+    values = [row["oracle"] for row in fitted.history]
+    assert fitted.best == {"min": min, "max": max}[mode](values)
+    assert len(set(values)) > 1
+    measured = OracleError()
+    measured.update(fitted.network(DATA[0]), *DATA[1:])
+    assert measured.compute().item() == pytest.approx(fitted.best, rel=1e-5)
+
+
+def test_a_monitor_that_nobody_logs_is_named():
+    with pytest.raises(UserError, match="monitor is 'crps', must be one of validation_loss"):
+        train(monitor="crps")
+
+
+def test_averaged_weights_are_validated_and_kept():
+    """Against the same average, computed step by step from the weights that the optimizer made."""
+    seen, validated = [], []
+
+    def weight(module):
+        return module.network.projection.weight.detach().clone()
+
+    class Watch(Callback):
+        def on_train_start(self, trainer, pl_module):
+            seen.append(weight(pl_module))
+
+        def on_train_batch_end(self, trainer, pl_module, *_):
+            seen.append(weight(pl_module))
+
+        def on_validation_end(self, trainer, pl_module):
+            validated.append(weight(pl_module))
+
+    fitted = fit(
+        HypothesisHead(1, 3, 1), rmcl_loss, batches(), batches(False), seed=0, callbacks=[Watch()], hardware=CPU,
+        optimization=Optimization(epochs=3, learning_rate=0.1, ema=0.5, keep="last"),
+    )  # fmt: skip
+    average, expected = seen[0], []
+    for step, live in enumerate(seen[1:]):
+        decay = min(0.5, (1 + step) / (10 + step))
+        average = decay * average + (1 - decay) * live
+        expected.append(average)
+    torch.testing.assert_close(torch.stack(validated), torch.stack(expected[3::4]))
+    torch.testing.assert_close(fitted.network.projection.weight.detach(), expected[-1])
+    assert not torch.allclose(fitted.network.projection.weight, seen[-1])
+
+
+def test_a_callback_can_keep_weights_of_its_own_choice():
+    class First(Callback):
+        def on_validation_batch_end(self, trainer, pl_module, outputs, batch, *_):
+            assert outputs["hypotheses"].points.shape[0] == len(batch[0])
+
+        def on_validation_end(self, trainer, pl_module):
+            if trainer.current_epoch == 0:
+                self.weights = {key: value.clone() for key, value in pl_module.state_dict().items()}
+
+        def on_fit_end(self, trainer, pl_module):
+            pl_module.load_state_dict(self.weights)
+
+    kept = train(epochs=4, keep="last", callbacks=[First()])
+    assert equal(kept, train(epochs=1, keep="last"))
+
+
+def test_a_parameter_of_the_loss_follows_its_schedule():
+    seen = {True: [], False: []}
+
+    def loss(hypotheses, targets, active, *, share):
+        seen[torch.is_grad_enabled()].append(share)
+        return mcl_loss(hypotheses, targets, active)
+
+    train(epochs=2, loss=Scheduled(loss, share=lambda progress: 10 * progress))
+    assert seen[True] == pytest.approx([10 * step / 8 for step in range(8)])
+    assert set(seen[False]) == {10.0}
+
+
+def test_without_validation_the_last_weights_are_kept():
+    fitted = fit(network, rmcl_loss, batches(), seed=0, optimization=Optimization(epochs=2), hardware=CPU)
+    assert fitted.best is None
+    assert fitted.epochs == 2
+
+
+def test_fits_in_several_threads_are_as_one_after_another():
+    found = []
+    threads = [threading.Thread(target=lambda: found.append(train())) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(found) == 4
+    assert all(equal(each, found[0]) for each in found)
+
+
+def test_progress_is_told_and_history_is_written(tmp_path):
+    parts = []
+    fitted = train(progress=parts.append, callbacks=[History(tmp_path / "logs" / "metrics.csv")])
+    assert sum(parts) == pytest.approx(1)
+    lines = (tmp_path / "logs" / "metrics.csv").read_text().splitlines()
+    assert len(lines) == fitted.epochs + 1
+    assert lines[0].startswith("epoch,step,")
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [({"epochs": 0}, "epochs is 0"), ({"patience": 0}, "patience is 0"), ({"ema": 1.0}, "ema is 1.0")],
+)
+def test_wrong_settings_are_named(options, said):
+    with pytest.raises(ValueError, match=said):
+        Optimization(**options)
+
+
+def test_hardware_that_is_not_there_is_named():
+    with pytest.raises(UserError, match="hardware: "):
+        fit(network, rmcl_loss, batches(), seed=0, hardware=Hardware("warp"))
+
+
+def test_metrics_that_average_over_batches_are_those_of_all(tmp_path):
+    class Counted(MeanMetric):
+        def update(self, hypotheses, targets, active):
+            super().update(hypotheses.points.new_tensor(float(len(targets))))
+
+    fitted = train(epochs=1, metrics={"size": Counted()})
+    assert fitted.history[0]["size"] == 16
+
+
+PROGRAM = """
+import os, signal, threading
+import numpy as np
+from torchmcl import MCLRegressor
+def handler(number, frame): raise RuntimeError("from the handler")
+if {install}: signal.signal(signal.SIGTERM, handler)
+before = signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)
+x = np.linspace(0, 1, 2000)[:, None]
+model = MCLRegressor(max_epochs=100_000, patience=None, progress=False, random_state=0)
+for name in {names}:
+    threading.Timer(1.5, os.kill, (os.getpid(), name)).start()
+    try:
+        model.fit(x, x[:, 0])
+    except (KeyboardInterrupt, RuntimeError) as error:
+        print(type(error).__name__)
+    assert (signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)) == before
+"""
+
+
+@pytest.mark.parametrize(
+    ("install", "names", "said", "code"),
+    [
+        (
+            True,
+            "[signal.SIGINT, signal.SIGTERM, signal.SIGINT]",
+            "KeyboardInterrupt RuntimeError KeyboardInterrupt",
+            0,
+        ),
+        (False, "[signal.SIGTERM]", "", -signal.SIGTERM),
+    ],
+)
+def test_signals_belong_to_the_caller(install, names, said, code):
+    program = PROGRAM.format(install=install, names=names)
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert ended.returncode == code, ended.stderr
+    assert ended.stdout.split() == said.split()
+    assert "Traceback" not in ended.stderr
