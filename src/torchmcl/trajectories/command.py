@@ -5,13 +5,19 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from torchmcl.runs.files import write_json, write_text
-from torchmcl.trajectories.folds import HELD_OUT, SCENES, folds
-from torchmcl.trajectories.recipes import RECIPES, recipe_named
-from torchmcl.trajectories.report import latex, markdown
-from torchmcl.trajectories.study import choose, collect, run_bundle, run_choice, run_scene, summarize
+from torchmcl.errors import UserError
+from torchmcl.runs.figures import save_figure
+from torchmcl.runs.files import write_json
+from torchmcl.runs.folder import METRICS
+from torchmcl.runs.jobs import Job, Local, Ray, execute
+from torchmcl.runs.tables import write_tables
+from torchmcl.trajectories.folds import HELD_OUT, SCENES, folds, read_windows
+from torchmcl.trajectories.forecaster import Forecaster
+from torchmcl.trajectories.recipes import DEFAULT, RECIPES, recipe_named
+from torchmcl.trajectories.report import choice_table, tables
+from torchmcl.trajectories.study import choose, run_bundle, run_choice, run_scene, summarize
 
-__all__ = ["Run", "Study", "study"]
+__all__ = ["Run", "Study", "study", "work"]
 
 
 @dataclass(frozen=True)
@@ -35,55 +41,78 @@ class Study:
     scene: str = "all"
     seeds: int = 3
     out: Path = Path("runs/trajectories")
-    recipe: str = "roughness"
+    recipe: str = DEFAULT
     steps: int | None = None
     choose: bool = False
     workers: int | None = None
     on: str = "local"
     address: str | None = None
 
+    @property
+    def place(self) -> Local | Ray:
+        """Where runs are trained."""
+        if self.on not in ("local", "ray"):
+            raise UserError(f"--on is {self.on!r}, must be local or ray")
+        if self.address is not None and self.on != "ray":
+            raise UserError("--address is of a Ray cluster: say --on ray as well")
+        count = {} if self.workers is None else {"workers": self.workers}
+        return Ray(self.address, **count) if self.on == "ray" else Local(**count)
+
 
 @dataclass(frozen=True)
 class Run:
-    """One training of the study.
+    """One training of a study, in plain values.
 
     Args:
-        study: That it belongs to.
-        kind: `scene`, `none` or `choice`.
-        what: The scene, or the pair of scenes that is held out.
+        data: The folder of the data.
+        out: The folder of the study.
         recipe: Its name.
+        steps: Of the optimizer, where not those of the recipe.
+        scene: That is left out; `none` for no scene.
         seed: Of its random numbers.
+        judge: A second scene that is left out, where recipes are compared.
     """
 
-    study: Study
-    kind: str
-    what: tuple[str, ...]
+    data: str
+    out: str
     recipe: str
+    steps: int | None
+    scene: str
     seed: int = 0
+    judge: str | None = None
 
     @property
     def folder(self) -> Path:
         """Where its result is."""
-        if self.kind == "choice":
-            return self.study.out / "choice" / f"{'-'.join(self.what)}-{self.recipe}"
-        return self.study.out / (self.what[0] if self.what else "none") / f"seed{self.seed}"
+        if self.judge is not None:
+            return Path(self.out) / "choice" / f"{self.scene}-{self.judge}-{self.recipe}"
+        return Path(self.out) / self.scene / f"seed{self.seed}"
 
     @property
-    def done(self) -> bool:
-        """Whether it was trained and measured."""
-        return (self.folder / "metrics.json").exists()
+    def job(self) -> Job:
+        """The same as a job of a process."""
+        name = "-".join(self.folder.relative_to(self.out).parts)
+        log = Path(self.out) / "logs" / f"{name}.log"
+        return Job(name, f"{__name__}:work", self.__dict__, self.folder / METRICS, log)
 
     def work(self, progress: Callable[[float], None] | bool = False) -> Any:
         """Train and measure, or read what is there."""
-        study = self.study
-        recipe = recipe_named(self.recipe, study.steps)
-        if self.kind == "choice":
-            pair = (self.what[0], self.what[1])
-            return run_choice(study.data, pair, self.recipe, study.steps, self.folder, progress)
-        if self.kind == "none":
-            return run_bundle(study.data, recipe, self.seed, self.folder, progress)
-        [fold] = folds(study.data, self.what)
+        data, recipe = Path(self.data), recipe_named(self.recipe, self.steps)
+        if self.judge is not None:
+            return run_choice(data, (self.scene, self.judge), self.recipe, self.steps, self.folder, progress)
+        if self.scene == "none":
+            return run_bundle(data, recipe, self.seed, self.folder, progress)
+        [fold] = folds(data, [self.scene])
         return run_scene(fold, recipe, self.seed, self.folder, progress)
+
+
+def work(**run: Any) -> None:
+    """One run, in a process of its own.
+
+    Args:
+        run: The fields of `Run`.
+    """
+    Run(**run).work()
 
 
 def study(settings: Study) -> list[Path]:
@@ -95,52 +124,64 @@ def study(settings: Study) -> list[Path]:
     Returns:
         What was written.
     """
-    scenes = SCENES if settings.scene == "all" else () if settings.scene == "none" else (settings.scene,)
-    folds(settings.data, scenes or SCENES)
+    scenes = SCENES if settings.scene in ("all", "none") else (settings.scene,)
+    folds(settings.data, scenes)
     recipe_named(settings.recipe, settings.steps)
     if settings.choose:
         return _choice(settings)
-    if not scenes:
-        runs = [Run(settings, "none", (), settings.recipe, seed) for seed in range(settings.seeds)]
-        _work(runs, settings)
-        return [run.folder for run in runs]
-    _work(
-        [
-            Run(settings, "scene", (scene,), settings.recipe, seed)
-            for scene in scenes
-            for seed in range(settings.seeds)
-        ],
-        settings,
-    )
-    return _results(settings, scenes)
+    left_out = ("none",) if settings.scene == "none" else scenes
+    runs = [_run(settings, scene, seed=seed) for scene in left_out for seed in range(settings.seeds)]
+    _finish(runs, settings)
+    return [run.folder for run in runs] if settings.scene == "none" else _results(settings, scenes)
 
 
-def _work(runs: Sequence[Run], settings: Study) -> None:
-    for run in runs:
-        if not run.done:
-            run.work(progress=True)
+def _run(settings: Study, scene: str, **more: Any) -> Run:
+    fixed = {"data": str(settings.data), "out": str(settings.out), "steps": settings.steps, "scene": scene}
+    return Run(**{"recipe": settings.recipe, **fixed, **more})
+
+
+def _finish(runs: Sequence[Run], settings: Study) -> None:
+    """Do what is not done; a single run in this process, with a bar of its own."""
+    place = settings.place
+    missing = [run for run in runs if not run.job.is_done]
+    if len(missing) == 1 and isinstance(place, Local):
+        missing[0].work(progress=True)
+    else:
+        execute([run.job for run in missing], place)
 
 
 def _results(settings: Study, scenes: Sequence[str]) -> list[Path]:
-    results = summarize(collect(settings.out, scenes, settings.seeds))
+    from torchmcl.trajectories.pictures import gallery
+
+    records = {
+        scene: [_run(settings, scene, seed=seed).work() for seed in range(settings.seeds)] for scene in scenes
+    }
+    results = summarize(records)
     write_json(settings.out / "results.json", {"recipe": settings.recipe, **results})
-    write_text(settings.out / "table.md", markdown(results, settings.seeds))
-    write_text(settings.out / "table.tex", latex(results, settings.seeds))
-    return [settings.out / name for name in ("results.json", "table.md", "table.tex")]
+    written = write_tables(
+        settings.out / "table", "Pedestrian trajectories: ETH/UCY", tables(results, settings.seeds)
+    )
+    shown = [
+        (
+            fold.scene,
+            Forecaster.from_pretrained(_run(settings, fold.scene).folder),
+            read_windows(fold.files("test")),
+        )
+        for fold in folds(settings.data, scenes)
+    ]
+    return [*written, settings.out / "results.json", *save_figure(gallery(shown), settings.out / "futures")]
 
 
 def _choice(settings: Study) -> list[Path]:
-    runs = [Run(settings, "choice", pair, name) for pair in HELD_OUT for name in RECIPES]
-    _work(runs, settings)
+    runs = [_run(settings, pair[0], judge=pair[1], recipe=name) for pair in HELD_OUT for name in RECIPES]
+    _finish(runs, settings)
     scores: dict[tuple[str, str], dict[str, dict[str, float]]] = {}
     for run in runs:
-        scores.setdefault((run.what[0], run.what[1]), {})[run.recipe] = run.work()
-    table = choose(scores)
-    best = {fold: min(row, key=row.__getitem__) for fold, row in table.items()}
+        assert run.judge is not None
+        scores.setdefault((run.scene, run.judge), {})[run.recipe] = run.work()
+    relative = choose(scores)
+    best = {fold: min(row, key=row.__getitem__) for fold, row in relative.items()}
     pairs = {"-".join(pair): rows for pair, rows in scores.items()}
-    write_json(settings.out / "choice.json", {"folds": table, "best": best, "scores": pairs})
-    lines = [("fold", *RECIPES, "best"), ("---",) * (len(RECIPES) + 2)]
-    lines += [(fold, *(f"{row[name]:.3f}" for name in RECIPES), best[fold]) for fold, row in table.items()]
-    text = "\n".join("| " + " | ".join(line) + " |" for line in lines) + "\n"
-    write_text(settings.out / "choice.md", text)
-    return [settings.out / "choice.json", settings.out / "choice.md"]
+    write_json(settings.out / "choice.json", {"folds": relative, "best": best, "scores": pairs})
+    written = write_tables(settings.out / "choice", "Recipes on held-out videos", [choice_table(relative)])
+    return [*written, settings.out / "choice.json"]

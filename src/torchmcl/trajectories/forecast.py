@@ -105,7 +105,8 @@ def forecast_frame(
     Raises:
         UserError: The file is broken, or nobody at the frame has enough history.
     """
-    from torchmcl.trajectories.pictures import plan, save
+    from torchmcl.runs.figures import save_figure
+    from torchmcl.trajectories.pictures import plan
 
     _check_history(history)
     check_rate(source.fps, source.unit)
@@ -117,7 +118,7 @@ def forecast_frame(
     write_text(out / "futures.csv", "".join([FUTURES_HEADER, *_future_lines(made, None)]))
     write_text(out / "answers.csv", "".join([ANSWERS_HEADER, *_answer_lines(made)]))
     write_text(out / "futures.ndjson", "".join(_ndjson(made)))
-    pictures = save(plan(made, _truth(tracks, made)), out / "plan.png")
+    pictures = save_figure(plan(made, _truth(tracks, made)), out / "plan")
     return [out / "futures.csv", out / "answers.csv", out / "futures.ndjson", *pictures]
 
 

@@ -1,7 +1,6 @@
 """Pictures of futures: one pedestrian with the density of the end point, and a plan of a whole frame."""
 
 from collections.abc import Sequence
-from pathlib import Path
 
 import numpy as np
 import torch
@@ -11,12 +10,12 @@ from matplotlib.figure import Figure
 from torch import Tensor
 
 from torchmcl.hypotheses import Hypotheses
-from torchmcl.runs.files import atomic
 from torchmcl.trajectories.forecast import Forecast
-from torchmcl.trajectories.measures import single_answer
-from torchmcl.trajectories.windows import PREDICTED
+from torchmcl.trajectories.forecaster import Forecaster
+from torchmcl.trajectories.measures import min_ade, nearest, single_answer
+from torchmcl.trajectories.windows import PREDICTED, Windows
 
-__all__ = ["pedestrian", "plan", "save"]
+__all__ = ["gallery", "pedestrian", "plan"]
 
 PAST, FUTURE, ANSWER, TRUTH = "#222222", "#2a6fbb", "#d1495b", "#2e933c"
 COLORS = ("#2a6fbb", "#d98032", "#7b5ea7", "#3a9188", "#b5485d", "#7a7a2e", "#4f6d8f", "#a0522d")
@@ -99,21 +98,47 @@ def plan(made: Forecast, truths: Sequence[np.ndarray] = ()) -> Figure:
     return figure
 
 
-def save(figure: Figure, path: Path) -> list[Path]:
-    """Write a figure as PNG and as PDF.
+def gallery(shown: Sequence[tuple[str, Forecaster, Windows]]) -> Figure:
+    """A pedestrian of each test scene, and how well the scores of all of them are calibrated.
+
+    Each is the one whose best future has the median error, among those who walk at least 3 m.
 
     Args:
-        figure: To write.
-        path: Of the PNG; the PDF is beside it.
+        shown: Scenes, their forecasters and their windows.
 
     Returns:
-        Both paths.
+        The figure.
     """
-    paths = [path.with_suffix(suffix) for suffix in (".png", ".pdf")]
-    for each in paths:
-        with atomic(each) as temporary:
-            figure.savefig(temporary, dpi=150)
-    return paths
+    columns = min(len(shown) + 1, 3)
+    figure = Figure(figsize=(4.6 * columns, 4 * -(-(len(shown) + 1) // columns)), layout="constrained")
+    panels = figure.subplots(-(-(len(shown) + 1) // columns), columns, squeeze=False).flatten()
+    stated, right = [], []
+    for (scene, forecaster, test), axes in zip(shown, panels, strict=False):
+        answers = forecaster.forecast_windows(test)
+        walking = torch.nonzero(test.future[:, -1].norm(dim=-1) >= 3)[:, 0]
+        typical = walking[min_ade(answers[walking], test.future[walking]).argsort()[len(walking) // 2]]
+        end = forecaster.at_steps(answers[typical][None], test.observed[typical][None])[0, -1]
+        pedestrian(test.observed[typical], answers[typical], end, test.future[typical], axes)
+        axes.set_title(scene)
+        stated.append(answers.probs.flatten())
+        hits = torch.zeros_like(answers.probs).scatter_(1, nearest(answers, test.future)[:, None], 1.0)
+        right.append(hits.flatten())
+    _reliability(panels[len(shown)], torch.cat(stated), torch.cat(right))
+    for axes in panels[len(shown) + 1 :]:
+        axes.set_axis_off()
+    return figure
+
+
+def _reliability(axes: Axes, stated: Tensor, right: Tensor) -> None:
+    parts = stated.argsort().tensor_split(20)
+    x, y = ([float(value[part].mean()) for part in parts] for value in (stated, right))
+    top = 1.1 * max(*x, *y)
+    axes.plot([0, top], [0, top], color="#999999", lw=1)
+    axes.plot(x, y, "o-", color=FUTURE, ms=4)
+    axes.set(
+        xlabel="stated probability", ylabel="share that was the nearest", title="Scores of all pedestrians"
+    )
+    axes.grid(color="#e8e8e8", lw=0.6)
 
 
 def _frame(axes: Axes, points: np.ndarray) -> None:

@@ -1,12 +1,14 @@
-"""The table of the study, with published rows beside ours and the protocol of each."""
+"""The tables of the study, with published rows beside ours and the protocol of each."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from torchmcl.runs.tables import Column, Row, Table
 from torchmcl.trajectories.folds import SCENES
+from torchmcl.trajectories.recipes import RECIPES
 
-__all__ = ["PUBLISHED", "Published", "latex", "markdown", "rows"]
+__all__ = ["PUBLISHED", "Published", "choice_table", "tables"]
 
 
 @dataclass(frozen=True)
@@ -40,21 +42,33 @@ PUBLISHED = (
 )  # fmt: skip
 """As printed in the papers, or in their published corrections."""
 
-HEADER = ("method", *SCENES, "mean", "protocol")
+MEASURES = (
+    ("pedestrians", "pedestrians", 0),
+    ("energy score, m", "energy", 3),
+    ("NLL of a position, nats", "nll", 2),
+    ("miss rate (2 m)", "miss_rate", 3),
+    ("brier-minFDE, m", "brier_min_fde", 3),
+    ("calibration error of the scores", "calibration_error", 4),
+    ("most probable hypothesis: stated", "top_stated", 3),
+    ("most probable hypothesis: is the nearest", "top_right", 3),
+    ("collision rate of single answers", "collision_rate", 3),
+)
 
 
-def rows(results: dict[str, Any], seeds: int) -> list[tuple[str, ...]]:
-    """The rows of the table, published ones first.
+def tables(results: dict[str, Any], seeds: int) -> list[Table]:
+    """Errors beside published ones, and the other measures.
 
     Args:
         results: As `summarize` makes them.
         seeds: Of each scene.
 
     Returns:
-        Cells as text: `minADE/minFDE` of best of 20, and ADE/FDE of single answers.
+        Two tables; cells of the first are `minADE/minFDE` of the best of 20, or ADE/FDE of single answers.
     """
-    made = [(each.name, *_pairs(each.ade, each.fde, 2), each.note or "as published") for each in PUBLISHED]
     count = f"mean of {seeds} {'seed' if seeds == 1 else 'seeds'}"
+    published = [
+        Row(each.name, [*_pairs(each.ade, each.fde, 2), each.note or "as published"]) for each in PUBLISHED
+    ]
     shown = (
         ("torchmcl, best of 20", "filtered", "min_ade", "min_fde", f"filtered, {count}"),
         ("torchmcl, best of 20", "all", "min_ade", "min_fde", f"all, {count}"),
@@ -68,17 +82,50 @@ def rows(results: dict[str, Any], seeds: int) -> list[tuple[str, ...]]:
             "filtered",
         ),
     )
-    made.extend(_ours(results, *line) for line in shown)
-    return made
+    headings = [*SCENES, "mean"]
+    errors = Table(
+        "minADE20/minFDE20 and ADE/FDE, meters",
+        [Column(heading) for heading in (*headings, "protocol")],
+        [*published, *(_ours(results, *line) for line in shown)],
+        "method",
+    )
+    others = Table(
+        "Other measures, protocol all",
+        [Column(heading) for heading in headings],
+        [
+            Row(label, ["" if value is None else f"{value:.{digits}f}" for value in _values(results, key)])
+            for label, key, digits in MEASURES
+        ],
+        "measure",
+    )
+    return [errors, others]
 
 
-def _ours(
-    results: dict[str, Any], name: str, protocol: str, ade: str, fde: str, note: str
-) -> tuple[str, ...]:
+def choice_table(relative: dict[str, dict[str, float]]) -> Table:
+    """The recipes for each fold, by held-out videos of other scenes.
+
+    Args:
+        relative: As `choose` makes it.
+
+    Returns:
+        A row for each fold and a column for each recipe.
+    """
+    rows = [
+        Row(fold, [*(f"{row[name]:.3f}" for name in RECIPES), min(row, key=row.__getitem__)])
+        for fold, row in relative.items()
+    ]
+    return Table(
+        "minADE + minFDE / 2 on held-out videos, relative to the first recipe",
+        [Column(heading) for heading in (*RECIPES, "best")],
+        rows,
+        "fold",
+    )
+
+
+def _ours(results: dict[str, Any], name: str, protocol: str, ade: str, fde: str, note: str) -> Row:
     found = [results["scenes"][scene][protocol] if scene in results["scenes"] else None for scene in SCENES]
     found.append(results["mean"][protocol] if None not in found else None)
-    cells = ["" if each is None else _pair(each[ade], each[fde], 3) for each in found]
-    return (name, *cells, note)
+    return Row(name, [*("" if each is None else _pair(each[ade], each[fde], 3) for each in found), note])
 
 
 def _pairs(ade: Sequence[float], fde: Sequence[float], digits: int) -> list[str]:
@@ -89,69 +136,7 @@ def _pair(ade: float, fde: float, digits: int) -> str:
     return "/".join(f"{value:.{digits}f}".removeprefix("0") for value in (ade, fde))
 
 
-def markdown(results: dict[str, Any], seeds: int) -> str:
-    """The table and the other measures as Markdown.
-
-    Args:
-        results: As `summarize` makes them.
-        seeds: Of each scene.
-
-    Returns:
-        Two tables.
-    """
-    lines = [HEADER, ("---",) * len(HEADER), *rows(results, seeds)]
-    first = "\n".join("| " + " | ".join(line) + " |" for line in lines)
-    others = [
-        ("protocol `all`", *SCENES, "mean"),
-        ("---",) * (len(SCENES) + 2),
-        *(
-            (label, *(f"{value:.{digits}f}" for value in _values(results, key)))
-            for label, key, digits in MEASURES
-        ),
-    ]
-    second = "\n".join("| " + " | ".join(line) + " |" for line in others)
-    return f"{first}\n\n{second}\n"
-
-
-MEASURES = (
-    ("pedestrians", "pedestrians", 0),
-    ("energy score, m", "energy", 3),
-    ("NLL of a position, nats", "nll", 2),
-    ("miss rate (2 m)", "miss_rate", 3),
-    ("brier-minFDE, m", "brier_min_fde", 3),
-    ("calibration error of the scores", "calibration_error", 4),
-    ("most probable: stated", "top_stated", 3),
-    ("most probable: is the nearest", "top_right", 3),
-    ("collision rate of single answers", "collision_rate", 3),
-)
-
-
-def _values(results: dict[str, Any], key: str) -> list[float]:
-    scenes = [
-        results["scenes"][scene]["all"][key] if scene in results["scenes"] else float("nan")
-        for scene in SCENES
-    ]
-    return [*scenes, results["mean"]["all"][key]]
-
-
-def latex(results: dict[str, Any], seeds: int) -> str:
-    """The first table for a paper.
-
-    Args:
-        results: As `summarize` makes them.
-        seeds: Of each scene.
-
-    Returns:
-        A `tabular` with rules of booktabs.
-    """
-    body = [" & ".join(line) + r" \\" for line in rows(results, seeds)]
-    lines = [
-        r"\begin{tabular}{l" + "c" * (len(SCENES) + 1) + "l}",
-        r"\toprule",
-        " & ".join(HEADER) + r" \\",
-        r"\midrule",
-        *body,
-        r"\bottomrule",
-        r"\end{tabular}",
-    ]
-    return "\n".join(lines) + "\n"
+def _values(results: dict[str, Any], key: str) -> list[float | None]:
+    known = results["scenes"]
+    scenes = [known[scene]["all"][key] if scene in known else None for scene in SCENES]
+    return [*scenes, results["mean"]["all"][key] if None not in scenes else None]

@@ -1,15 +1,16 @@
 """The leave-one-out study on ETH/UCY: train where missing, measure, and put the numbers together."""
 
-import json
 import statistics
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from torchmcl.errors import UserError
-from torchmcl.runs.files import locked, write_json
+from torchmcl.runs.files import read_json
+from torchmcl.runs.folder import CONFIG, METRICS, RunFolder
+from torchmcl.runs.records import Record
 from torchmcl.trajectories.evaluation import evaluate
 from torchmcl.trajectories.folds import (
     COUNTS,
@@ -25,10 +26,23 @@ from torchmcl.trajectories.forecaster import Forecaster
 from torchmcl.trajectories.recipe import Recipe
 from torchmcl.trajectories.recipes import RECIPES, recipe_named
 
-__all__ = ["Training", "choose", "collect", "judges", "run_bundle", "run_choice", "run_scene", "summarize"]
+__all__ = ["Scores", "Training", "choose", "judges", "run_bundle", "run_choice", "run_scene", "summarize"]
 
 Progress = Callable[[float], None]
-CHECKPOINT = "checkpoint.ckpt"
+
+
+@dataclass(frozen=True)
+class Scores(Record):
+    """What was measured of a network.
+
+    Args:
+        seconds: Of training.
+        tests: For each test scene and protocol the measures by name.
+    """
+
+    file: ClassVar[str] = METRICS
+    seconds: float
+    tests: dict[str, dict[str, dict[str, float]]]
 
 
 @dataclass(frozen=True)
@@ -62,9 +76,7 @@ class Training:
         }
 
 
-def run_scene(
-    fold: Fold, recipe: Recipe, seed: int, run: Path, progress: Progress | bool = False
-) -> dict[str, Any]:
+def run_scene(fold: Fold, recipe: Recipe, seed: int, run: Path, progress: Progress | bool = False) -> Scores:
     """Train a fold and measure it on its test scene; a finished run is read.
 
     Args:
@@ -75,7 +87,7 @@ def run_scene(
         progress: As for `Forecaster.fit`.
 
     Returns:
-        The record of the run.
+        The measures of the run.
     """
     training = Training(
         tuple(fold.files("train")),
@@ -87,7 +99,7 @@ def run_scene(
     )
     record = execute(training, progress)
     for protocol, counts in COUNTS.items():
-        found = record["tests"][fold.scene][protocol]["pedestrians"]
+        found = round(record.tests[fold.scene][protocol]["pedestrians"])
         if found != counts[fold.scene]:
             raise UserError(
                 f"{fold.folder / 'test'}: has {found} pedestrians by the protocol {protocol!r}, the benchmark has "
@@ -96,77 +108,62 @@ def run_scene(
     return record
 
 
-def execute(training: Training, progress: Progress | bool = False) -> dict[str, Any]:
-    """Train and measure; a finished run with the same settings is read.
+def execute(training: Training, progress: Progress | bool = False) -> Scores:
+    """Train and measure; a finished run with the same settings is read, an interrupted one continues.
 
     Args:
         training: What to do.
         progress: As for `Forecaster.fit`.
 
     Returns:
-        The record of the run, as in its `metrics.json`.
+        The measures of the run, as in its `metrics.json`.
     """
-    record = training.run / "metrics.json"
-    with locked(training.run, "is in use by another process"):
-        if not record.exists():
-            forecaster, seconds = _trained(training, progress)
+    with RunFolder.open(training.run, training.settings) as folder:
+        scores = folder.read(Scores)
+        if scores is None:
+            forecaster, seconds = _trained(training, folder, progress)
             tests = {name: evaluate(forecaster, read_windows(files)) for name, files in training.test}
-            write_json(record, {"settings": training.settings, "seconds": seconds, "tests": tests})
-            (training.run / CHECKPOINT).unlink(missing_ok=True)
-        return _read(record, training.settings)
+            scores = Scores(seconds, tests)
+            folder.write(scores)
+        return scores
 
 
-def _trained(training: Training, progress: Progress | bool) -> tuple[Forecaster, float]:
+def _trained(training: Training, folder: RunFolder, progress: Progress | bool) -> tuple[Forecaster, float]:
     """The forecaster and the seconds that it took; one that was saved already is read."""
-    config = training.run / "config.json"
-    if config.exists():
-        saved = json.loads(config.read_text(encoding="utf-8"))
-        _compare(training.run, saved, training.settings)
-        return Forecaster.from_pretrained(training.run), float(saved["seconds"])
+    if folder.state == "trained":
+        config = read_json(training.run / CONFIG)
+        return Forecaster.from_pretrained(training.run), float(config["seconds"])
     began = time.perf_counter()
     forecaster = Forecaster().fit_windows(
         read_windows(training.train),
         read_windows(training.held_out),
         recipe=training.recipe,
         seed=training.seed,
-        checkpoint=training.run / CHECKPOINT,
+        checkpoint=folder.checkpoint,
         progress=progress,
     )
     seconds = time.perf_counter() - began
-    forecaster.save(training.run, **training.settings, seconds=seconds)
+    forecaster.save(training.run, seconds=seconds)
+    folder.checkpoint.unlink(missing_ok=True)
     return forecaster, seconds
 
 
-def _read(path: Path, settings: dict[str, Any]) -> dict[str, Any]:
-    found = json.loads(path.read_text(encoding="utf-8"))
-    _compare(path.parent, found["settings"], settings)
-    return found
-
-
-def _compare(run: Path, found: dict[str, Any], settings: dict[str, Any]) -> None:
-    # Through JSON and back, for tuples become lists.
-    wanted = json.loads(json.dumps(settings))
-    changed = [key for key in wanted if found.get(key) != wanted[key]]
-    if changed:
-        raise UserError(f"{run}: was made with other settings ({', '.join(changed)}); choose another --out")
-
-
-def summarize(records: dict[str, list[dict[str, Any]]]) -> dict[str, Any]:
+def summarize(records: dict[str, list[Scores]]) -> dict[str, Any]:
     """The content of `results.json`.
 
     Args:
-        records: The runs of each scene, one for each seed.
+        records: The runs of each scene, one for each seed from 0 on.
 
     Returns:
         For each scene and protocol the mean over seeds, each seed, and the mean over scenes.
     """
     scenes: dict[str, Any] = {}
     for scene, runs in records.items():
-        tests = [run["tests"][scene] for run in runs]
+        tests = [run.tests[scene] for run in runs]
         scenes[scene] = {protocol: _mean([test[protocol] for test in tests]) for protocol in COUNTS}
         scenes[scene]["seeds"] = [
-            {"seed": run["settings"]["seed"], "seconds": run["seconds"], **test}
-            for run, test in zip(runs, tests, strict=True)
+            {"seed": seed, "seconds": run.seconds, **test}
+            for seed, (run, test) in enumerate(zip(runs, tests, strict=True))
         ]
     mean = {protocol: _mean([scenes[scene][protocol] for scene in scenes]) for protocol in COUNTS}
     return {"scenes": scenes, "mean": mean}
@@ -256,11 +253,8 @@ def run_choice(
     )
     held_out = tuple(fold.files("val", without=pair))
     training = Training(tuple(train), held_out, tests, recipe_named(name, steps), 0, run)
-    record = execute(training, progress)
-    return {
-        scene: record["tests"][scene]["all"]["min_ade"] + record["tests"][scene]["all"]["min_fde"] / 2
-        for scene in pair
-    }
+    tested = execute(training, progress).tests
+    return {scene: tested[scene]["all"]["min_ade"] + tested[scene]["all"]["min_fde"] / 2 for scene in pair}
 
 
 def choose(scores: dict[tuple[str, str], dict[str, dict[str, float]]]) -> dict[str, dict[str, float]]:
@@ -283,24 +277,3 @@ def choose(scores: dict[tuple[str, str], dict[str, dict[str, float]]]) -> dict[s
                     relative[name].append(row[judge] / first)
         table[fold] = {name: statistics.fmean(values) for name, values in relative.items() if values}
     return table
-
-
-def collect(out: Path, scenes: Sequence[str], seeds: int) -> dict[str, list[dict[str, Any]]]:
-    """The records of finished runs.
-
-    Args:
-        out: The folder of the study.
-        scenes: Which ones.
-        seeds: How many of each.
-
-    Returns:
-        The runs of each scene; a missing one is a `UserError`.
-    """
-    records: dict[str, list[dict[str, Any]]] = {}
-    for scene in scenes:
-        paths = [out / scene / f"seed{seed}" / "metrics.json" for seed in range(seeds)]
-        for path in paths:
-            if not path.exists():
-                raise UserError(f"{path}: is missing, the run is not finished")
-        records[scene] = [json.loads(path.read_text(encoding="utf-8")) for path in paths]
-    return records

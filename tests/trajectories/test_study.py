@@ -1,0 +1,205 @@
+"""The study: folds that do not look at their own scene, runs that continue, and tables."""
+
+import json
+import re
+
+import pytest
+import torch
+
+from torchmcl.errors import UserError
+from torchmcl.trajectories import command, folds, study
+from torchmcl.trajectories.evaluation import constant_velocity, evaluate
+from torchmcl.trajectories.folds import HELD_OUT, SCENES, every_video, read_windows, shared_rows
+from torchmcl.trajectories.recipes import DEFAULT, RECIPES, recipe_named
+from torchmcl.trajectories.report import PUBLISHED
+
+
+@pytest.fixture
+def own_counts(benchmark, monkeypatch):
+    """The counts of the small benchmark in place of those of the real one."""
+    made = {name: {} for name in ("filtered", "all")}
+    for fold in folds.folds(benchmark):
+        found = read_windows(fold.files("test"))
+        made["filtered"][fold.scene], made["all"][fold.scene] = int(found.shared.sum()), len(found)
+    monkeypatch.setattr(study, "COUNTS", made)
+    return made
+
+
+@pytest.mark.parametrize("scene", SCENES)
+def test_no_row_of_the_test_files_is_in_what_the_settings_are_chosen_on(benchmark, scene):
+    [fold] = folds.folds(benchmark, [scene])
+    found = study.judges(benchmark, scene)
+    assert found
+    for judge, train, measured in found:
+        assert judge != scene
+        assert shared_rows([*train, *measured], fold.files("test")) == 0
+        assert not set(train) & set(measured)
+        names = {path.stem.rsplit("_", 1)[0] for path in measured}
+        assert names == set(folds.VIDEOS[judge])
+        assert not names & {path.stem.rsplit("_", 1)[0] for path in train}
+
+
+@pytest.mark.parametrize("scene", SCENES)
+def test_the_train_rows_of_a_scene_are_in_its_test_files(benchmark, scene):
+    """So that the test above can fail: other folds hold these rows."""
+    [fold] = folds.folds(benchmark, [scene])
+    own = [
+        path
+        for path in every_video(benchmark, "train")
+        if path.stem.removesuffix("_train") in folds.VIDEOS[scene]
+    ]
+    assert shared_rows(own, fold.files("test")) > 0
+
+
+def test_a_row_of_the_test_file_stops_the_choice(benchmark, tmp_path):
+    import shutil
+
+    data = tmp_path / "data"
+    shutil.copytree(benchmark, data)
+    with (data / "eth" / "train" / "students001_train.txt").open("a") as stream:
+        stream.write((data / "eth" / "test" / "biwi_eth.txt").read_text().splitlines()[0] + "\n")
+    with pytest.raises(UserError, match="1 rows of the test files are in the train and val files"):
+        study.judges(data, "eth")
+
+
+def test_both_scenes_of_a_pair_are_left_out_of_one_network(benchmark):
+    for first, second in HELD_OUT:
+        for own, other in ((first, second), (second, first)):
+            [train] = [train for judge, train, _ in study.judges(benchmark, own) if judge == other]
+            [twin] = [train for judge, train, _ in study.judges(benchmark, other) if judge == own]
+            assert [path.name for path in train] == [path.name for path in twin]
+            assert [path.read_bytes() for path in train] == [path.read_bytes() for path in twin]
+
+
+def test_every_fold_has_a_judge():
+    assert {scene for pair in HELD_OUT for scene in pair} == set(SCENES)
+
+
+def test_every_video_once(benchmark):
+    names = [path.name for path in every_video(benchmark, "train")]
+    assert len(names) == len(set(names)) == 8
+
+
+def test_a_run_is_read_again_and_continues(benchmark, tiny, tmp_path, own_counts):
+    [fold] = folds.folds(benchmark, ["zara1"])
+    run = tmp_path / "run"
+    first = study.run_scene(fold, tiny, 0, run)
+    weights = (run / "model.safetensors").read_bytes()
+    assert study.run_scene(fold, tiny, 0, run) == first
+    (run / "metrics.json").unlink()
+    assert study.run_scene(fold, tiny, 0, run) == first
+    assert (run / "model.safetensors").read_bytes() == weights
+    with pytest.raises(UserError, match="seed is 1, this run was made with 0"):
+        study.run_scene(fold, tiny, 1, run)
+    for protocol, counts in own_counts.items():
+        assert first.tests["zara1"][protocol]["pedestrians"] == counts["zara1"]
+
+
+def test_other_data_than_the_benchmark_is_refused(benchmark, tiny, tmp_path):
+    [fold] = folds.folds(benchmark, ["zara1"])
+    with pytest.raises(UserError, match="pedestrians by the protocol 'filtered', the benchmark has 2253"):
+        study.run_scene(fold, tiny, 0, tmp_path / "run")
+
+
+def test_the_study_writes_results_and_tables(benchmark, tmp_path, own_counts):
+    settings = command.Study(benchmark, scene="hotel", seeds=1, out=tmp_path / "out", steps=2)
+    written = command.study(settings)
+    assert {path.name for path in written} == {
+        "table.md", "table.tex", "table.html", "results.json", "futures.png", "futures.pdf",
+    }  # fmt: skip
+    results = json.loads((tmp_path / "out" / "results.json").read_text())
+    assert set(results["scenes"]) == {"hotel"}
+    needed = {
+        "min_ade",
+        "min_fde",
+        "ade",
+        "fde",
+        "energy",
+        "nll",
+        "miss_rate",
+        "brier_min_fde",
+        "calibration_error",
+    }
+    for part in (results["mean"], results["scenes"]["hotel"]):
+        assert needed <= set(part["filtered"])
+        assert needed <= set(part["all"])
+    assert [seed["seed"] for seed in results["scenes"]["hotel"]["seeds"]] == [0]
+    text = (tmp_path / "out" / "table.md").read_text()
+    shown = f"{results['mean']['filtered']['min_ade']:.3f}".removeprefix("0")
+    assert re.search(rf"torchmcl, best of 20 \|.*{re.escape(shown)}/", text)
+    assert all(each.name in text for each in PUBLISHED)
+
+
+def test_the_bundled_model_learns_from_all_scenes(benchmark, tmp_path):
+    [folder] = command.study(command.Study(benchmark, scene="none", seeds=1, out=tmp_path, steps=1))
+    settings = json.loads((folder / "settings.json").read_text())
+    assert len(settings["train"]) == len(settings["held_out"]) == 8
+
+
+def test_means_over_seeds_and_scenes():
+    def run(value: float, scene: str) -> study.Scores:
+        return study.Scores(
+            1.0, {scene: {p: {"min_ade": value, "pedestrians": 5} for p in ("filtered", "all")}}
+        )
+
+    found = study.summarize(
+        {"eth": [run(1.0, "eth"), run(2.0, "eth")], "univ": [run(5.0, "univ"), run(7.0, "univ")]}
+    )
+    assert found["scenes"]["eth"]["filtered"]["min_ade"] == 1.5
+    assert found["mean"]["all"]["min_ade"] == pytest.approx(3.75)
+
+
+def test_the_choice_is_relative_to_the_first_recipe():
+    scores = {
+        pair: {name: dict.fromkeys(pair, 2.0 - 0.1 * index) for index, name in enumerate(RECIPES)}
+        for pair in HELD_OUT
+    }
+    table = study.choose(scores)
+    assert set(table) == set(SCENES)
+    for row in table.values():
+        assert list(row.values()) == pytest.approx([1.0, 0.95, 0.9, 0.85])
+        assert min(row, key=row.__getitem__) == DEFAULT
+
+
+def test_constant_velocity_is_what_its_name_says(benchmark):
+    test = read_windows(folds.folds(benchmark, ["eth"])[0].files("test"))
+    total = ends = 0.0
+    for past, future in zip(test.observed.tolist(), test.future.tolist(), strict=True):
+        velocity = [past[-1][axis] - past[-2][axis] for axis in (0, 1)]
+        error = [
+            sum((past[-1][a] + step * velocity[a] - future[step - 1][a]) ** 2 for a in (0, 1)) ** 0.5
+            for step in range(1, 13)
+        ]
+        total, ends = total + sum(error) / 12, ends + error[-1]
+    found = constant_velocity(test)
+    assert found["last_step_ade"] == pytest.approx(total / len(test), rel=1e-4)
+    assert found["last_step_fde"] == pytest.approx(ends / len(test), rel=1e-4)
+
+
+def test_evaluation_looks_at_the_future_only_to_measure(benchmark, untrained):
+    test = read_windows(folds.folds(benchmark, ["eth"])[0].files("test"))
+    other = test[torch.arange(len(test))]
+    other.future.mul_(-2)
+    torch.testing.assert_close(
+        untrained.forecast_windows(test).points, untrained.forecast_windows(other).points, rtol=0, atol=0
+    )
+    assert evaluate(untrained, test) != evaluate(untrained, other)
+
+
+def test_refusals(benchmark, tmp_path):
+    for settings, message in (
+        ({"scene": "paris"}, "scene is 'paris', must be one of eth"),
+        ({"recipe": "soup"}, "recipe is 'soup', must be one of perceptron"),
+        ({"steps": 0}, "steps is 0"),
+        ({"on": "moon"}, "--on is 'moon'"),
+        ({"address": "here:1"}, "--address is of a Ray cluster"),
+    ):
+        with pytest.raises(UserError, match=message):
+            command.study(command.Study(benchmark, out=tmp_path, **settings))
+    with pytest.raises(UserError, match="is no folder; the layout is"):
+        command.study(command.Study(tmp_path))
+
+
+def test_recipes_are_equally_long():
+    assert len({recipe.steps for recipe in RECIPES.values()}) == 1
+    assert recipe_named(DEFAULT, 7).steps == 7
