@@ -23,6 +23,61 @@ def test_members_stand_side_by_side():
     assert torch.equal(hypotheses.points, expected)
 
 
+def scored(widths: bool = True) -> nn.Module:
+    return nn.Sequential(nn.Linear(3, 4), nn.Tanh(), HypothesisHead(4, 3, 1, "sigmoid", widths=widths))
+
+
+def test_scored_members_are_one_distribution():
+    members, inputs = [scored() for _ in range(4)], torch.randn(5, 3)
+    together = Ensemble(members)(inputs)
+    assert together.points.shape == (5, 12, 1)
+    parts = [member(inputs) for member in members]
+    y = torch.linspace(-2, 2, 9)[:, None, None]
+    density = torch.stack([part.mixture().log_prob(y).exp() for part in parts]).mean(0)
+    torch.testing.assert_close(together.mixture().log_prob(y).exp(), density)
+    torch.testing.assert_close(together.probs.reshape(5, 4, 3).sum(-1), torch.full((5, 4), 0.25))
+    torch.testing.assert_close(together.mean, torch.stack([part.mean for part in parts]).mean(0))
+
+
+def test_stacked_scored_members_are_those_of_the_ensemble():
+    stacked, inputs = StackedEnsemble(scored, members=4), torch.randn(2, 5, 3)
+    ours, theirs = stacked(inputs), stacked.unstack()(inputs)
+    for part in ("points", "logits", "widths"):
+        torch.testing.assert_close(getattr(ours, part), getattr(theirs, part))
+
+
+def test_pool_weighs_its_parts():
+    one, two = Hypotheses(torch.zeros(2, 1)), Hypotheses(torch.ones(3, 1), torch.randn(3))
+    pooled = Hypotheses.pool([one, two], weights=[3.0, 1.0])
+    torch.testing.assert_close(pooled.probs[:2].sum(), torch.tensor(0.75))
+    torch.testing.assert_close(pooled.mean, torch.tensor([0.25]))
+
+
+@pytest.mark.usefixtures("unchecked")
+@pytest.mark.parametrize(
+    ("parts", "weights", "message"),
+    [
+        ([], None, "parts is empty"),
+        ([torch.zeros(2, 1)], None, "hypotheses must be Hypotheses, got Tensor"),
+        (
+            [Hypotheses(torch.zeros(2, 1)), Hypotheses(torch.zeros(2, 2))],
+            None,
+            "parts must have equal batch axes",
+        ),
+        ([Hypotheses(torch.zeros(2, 1))], [0.0], "weights must be 1 positive numbers"),
+        ([Hypotheses(torch.zeros(2, 1))], [1.0, 1.0], "weights must be 1 positive numbers"),
+        (
+            [Hypotheses(torch.zeros(2, 1)), Hypotheses(torch.zeros(2, 1), widths=torch.ones(2))],
+            None,
+            "parts must all have widths",
+        ),
+    ],
+)
+def test_parts_that_cannot_be_pooled(parts, weights, message):
+    with pytest.raises((TypeError, ValueError), match=message):
+        Hypotheses.pool(parts, weights)
+
+
 def test_stacked_equals_its_members():
     stacked = StackedEnsemble(build, members=4)
     inputs = torch.randn(2, 5, 3)

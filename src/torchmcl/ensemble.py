@@ -1,4 +1,4 @@
-"""Independent ensembles: several single-hypothesis networks read as unscored hypotheses."""
+"""Ensembles: several networks, separately trained, as one distribution."""
 
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -8,20 +8,27 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 from torch.func import functional_call, stack_module_state
 
-from torchmcl.distances import Distance, euclidean
-from torchmcl.hypotheses import Hypotheses
+from torchmcl.distances import Distance, check_shapes, euclidean
+from torchmcl.errors import check_integer
+from torchmcl.hypotheses import Hypotheses, Link, check_hypotheses
 from torchmcl.losses import mcl_loss
 
 __all__ = ["Ensemble", "StackedEnsemble", "members_loss"]
 
 
 class Ensemble(nn.Module):
-    """Networks that were trained separately; their answers together are unscored hypotheses.
+    """Networks that were trained separately; their answers together are one distribution.
 
-    A member may return a tensor `(*batch, dim)` or `Hypotheses`, whose scores are then left aside.
+    Members that all return scored `Hypotheses` are averaged (`Hypotheses.pool`): points, widths and scores stand side
+    by side, probabilities divided by the number of members. If a member is unscored or returns a tensor
+    `(*batch, dim)`, all points together are unscored hypotheses.
 
-    >>> Ensemble([nn.Linear(3, 2) for _ in range(5)])(torch.zeros(7, 3)).points.shape
-    torch.Size([7, 5, 2])
+    Args:
+        members: At least one network; all take the same inputs.
+
+    Example:
+        >>> Ensemble([nn.Linear(3, 2) for _ in range(5)])(torch.zeros(7, 3)).points.shape
+        torch.Size([7, 5, 2])
     """
 
     def __init__(self, members: Iterable[nn.Module]) -> None:
@@ -31,28 +38,30 @@ class Ensemble(nn.Module):
             raise ValueError("members is empty: an ensemble needs at least one network")
 
     def forward(self, *inputs: Any) -> Hypotheses:
-        """The members' answers side by side."""
-        answers = [member(*inputs) for member in self.members]
-        points = [a.points if isinstance(a, Hypotheses) else a[..., None, :] for a in answers]
-        return Hypotheses(torch.cat(points, dim=-2))
+        """The members' answers as one distribution, from the inputs of any member."""
+        return _together([member(*inputs) for member in self.members])
 
 
 class StackedEnsemble(nn.Module):
     """Equal small networks with stacked parameters, evaluated and trained together in one batched call.
 
-    `build` makes one network, `(*batch, features)` to `(*batch, dim)`; each member starts from its own draw of the
-    initial weights. Trained with `members_loss`, each member learns exactly as it would alone. `unstack` gives
-    the members back as an `Ensemble`.
+    Trained with `members_loss`, each member learns exactly as it would alone. `unstack` gives the members back as an
+    `Ensemble`.
 
-    >>> ensemble = StackedEnsemble(lambda: nn.Linear(3, 2), members=5)
-    >>> ensemble(torch.zeros(7, 3)).points.shape
-    torch.Size([7, 5, 2])
+    Args:
+        build: Makes one network, from `(*batch, features)` to `(*batch, dim)` or to `Hypotheses`; each member starts
+            from its own draw of the initial weights.
+        members: The number of networks.
+
+    Example:
+        >>> ensemble = StackedEnsemble(lambda: nn.Linear(3, 2), members=5)
+        >>> ensemble(torch.zeros(7, 3)).points.shape
+        torch.Size([7, 5, 2])
     """
 
     def __init__(self, build: Callable[[], nn.Module], members: int) -> None:
         super().__init__()
-        if members < 1:
-            raise ValueError(f"members must be at least 1, got {members}")
+        check_integer("members", members)
         networks = [build() for _ in range(members)]
         parameters, buffers = stack_module_state(networks)
         self._names = {name.replace(".", "__"): name for name in (*parameters, *buffers)}
@@ -69,13 +78,29 @@ class StackedEnsemble(nn.Module):
         return {name: getattr(self, flat) for flat, name in self._names.items()}
 
     def forward(self, inputs: Float[Tensor, "*batch features"]) -> Hypotheses:
-        """The members' answers side by side."""
+        """The members' answers as one distribution.
 
-        def answer(state: dict[str, Tensor]) -> Tensor:
-            return functional_call(self.__dict__["_skeleton"], state, (inputs,))
+        Args:
+            inputs: `(*batch, features)`, the same for all members.
 
-        points: Tensor = torch.vmap(answer, out_dims=-2, randomness="different")(self._state())
-        return Hypotheses(points)
+        Returns:
+            The hypotheses of all members, as `Ensemble` returns them.
+        """
+
+        link: list[Link] = []
+
+        def answer(state: dict[str, Tensor]) -> Any:
+            out = functional_call(self.__dict__["_skeleton"], state, (inputs,))
+            if isinstance(out, Tensor):
+                return out
+            link.append(out.link)
+            parts = {"points": out.points, "logits": out.logits, "widths": out.widths}
+            return {name: part for name, part in parts.items() if part is not None}
+
+        answers = torch.vmap(answer, randomness="different")(self._state())
+        if isinstance(answers, Tensor):
+            return Hypotheses(answers.movedim(0, -2))
+        return _together(list(Hypotheses(**answers, link=link[0])))
 
     def unstack(self) -> Ensemble:
         """The members as separate networks."""
@@ -95,12 +120,34 @@ def members_loss(
 ) -> Float[Tensor, ""]:
     """The sum over members of the loss that each of them would have alone, so their gradients are independent.
 
-    >>> members_loss(Hypotheses(torch.tensor([[0.0], [10.0]])), torch.tensor([[1.0], [2.0]]))
-    tensor(9.)
+    Args:
+        hypotheses: One point of each member, `(*batch, members, dim)`.
+        targets: `(*batch, targets, dim)`.
+        active: Which targets exist, `(*batch, targets)`; all of them if `None`.
+        distance: Between points.
+        best_target_only: Whether a member learns from the nearest target only, or from all of them.
+
+    Returns:
+        The sum of the members' losses.
+
+    Example:
+        >>> members_loss(Hypotheses(torch.tensor([[0.0], [10.0]])), torch.tensor([[1.0], [2.0]]))
+        tensor(9.)
     """
+    check_hypotheses(hypotheses)
+    check_shapes(hypotheses.points, targets, active)
     members = hypotheses.n_hypotheses
     alone = Hypotheses(hypotheses.points[..., :, None, :])
     targets = targets[..., None, :, :].expand(*hypotheses.batch_shape, members, -1, -1)
     if active is not None:
         active = active[..., None, :].expand(*hypotheses.batch_shape, members, -1)
     return members * mcl_loss(alone, targets, active, distance=distance, best_target_only=best_target_only)
+
+
+def _together(answers: list[Any]) -> Hypotheses:
+    parts = [
+        answer if isinstance(answer, Hypotheses) else Hypotheses(answer[..., None, :]) for answer in answers
+    ]
+    if all(part.logits is not None for part in parts):
+        return Hypotheses.pool(parts)
+    return Hypotheses(torch.cat([part.points for part in parts], dim=-2))

@@ -1,5 +1,6 @@
 """What every model returns: K points with scores and widths, read as a conditional distribution."""
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
@@ -132,6 +133,41 @@ class Hypotheses:
             torch.Size([2])
         """
         return _join(parts, torch.stack)
+
+    @classmethod
+    def pool(cls, parts: Sequence["Hypotheses"], weights: Sequence[float] | None = None) -> "Hypotheses":
+        """The average of several predictive distributions (linear pool) as one set of hypotheses.
+
+        Points and widths stand side by side; each probability is divided by the number of parts.
+
+        Args:
+            parts: Hypotheses of equal batch axes and dimension, with any number of points each, and all with or all
+                without widths.
+            weights: How much each part counts, positive; equal if `None`.
+
+        Returns:
+            Hypotheses `(*batch, sum of hypotheses, dim)` with link `"softmax"`.
+
+        Example:
+            >>> one, two = Hypotheses(torch.zeros(1, 1)), Hypotheses(torch.ones(3, 1))
+            >>> Hypotheses.pool([one, two]).probs
+            tensor([0.5000, 0.1667, 0.1667, 0.1667])
+        """
+        if not parts:
+            raise ValueError("parts is empty: there is nothing to pool")
+        shares = [1.0] * len(parts) if weights is None else [float(weight) for weight in weights]
+        if len(shares) != len(parts) or not all(0 < share < math.inf for share in shares):
+            raise ValueError(f"weights must be {len(parts)} positive numbers, got {weights}")
+        for part in parts:
+            check_hypotheses(part)
+            if (part.batch_shape, part.dim) != (parts[0].batch_shape, parts[0].dim):
+                raise ValueError(f"parts must have equal batch axes and dim, got {list(parts)}")
+        widths = [part.widths for part in parts if part.widths is not None]
+        if len(widths) not in (0, len(parts)):
+            raise ValueError("parts must all have widths, or none of them")
+        logs = [part.log_probs + math.log(share) for part, share in zip(parts, shares, strict=True)]
+        points = torch.cat([part.points for part in parts], -2)
+        return cls(points, torch.cat(logs, -1), "softmax", torch.cat(widths, -1) if widths else None)
 
     @property
     def batch_shape(self) -> torch.Size:
@@ -327,6 +363,29 @@ class Hypotheses:
         from torchmcl.mixtures import KernelMixture
 
         return KernelMixture(self, kernel)
+
+    def reduce(self, count: int, distance: Distance = euclidean) -> "Hypotheses":
+        """Few hypotheses in place of many: those nearest in energy distance to the distribution of the points.
+
+        Points and probabilities are found by optimization in double precision, outside of the graph. Widths are those
+        of the mixture of the old hypotheses that are nearest to each new one, so that the variance is kept.
+
+        Args:
+            count: The number of hypotheses to keep.
+            distance: `euclidean`, or `chordal` for (azimuth, elevation).
+
+        Returns:
+            Hypotheses `(*batch, count, dim)` with link `"softmax"`; these hypotheses if there are no more.
+
+        Example:
+            >>> many = Hypotheses(torch.tensor([[0.0], [0.1], [5.0], [5.2]]))
+            >>> few = many.reduce(2)
+            >>> few.points[:, 0].sort().values.round(), few.probs.round(decimals=1)
+            (tensor([0., 5.]), tensor([0.5000, 0.5000]))
+        """
+        from torchmcl.mixtures.reduction import reduced
+
+        return reduced(self, count, distance)
 
     def to(self, *args: Any, **kwargs: Any) -> "Hypotheses":
         """A copy on another device or in another dtype, as `Tensor.to`."""
