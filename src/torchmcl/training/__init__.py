@@ -5,7 +5,16 @@ from torchmcl.training.callbacks import AverageWeights, CollapseWarning, History
 from torchmcl.training.distributed import gather_batch
 from torchmcl.training.fit import Fitted, Hardware, Optimization, fit, quiet
 from torchmcl.training.learner import Learner, Loss
-from torchmcl.training.schedules import Schedule, Scheduled, constant, cosine, flat_cosine
+from torchmcl.training.schedules import (
+    Schedule,
+    Scheduled,
+    constant,
+    cosine,
+    flat_cosine,
+    geometric,
+    linear,
+    scheduled_rule,
+)
 
 __all__ = [
     "AverageWeights",
@@ -27,5 +36,8 @@ __all__ = [
     "fit",
     "flat_cosine",
     "gather_batch",
+    "geometric",
+    "linear",
     "quiet",
+    "scheduled_rule",
 ]

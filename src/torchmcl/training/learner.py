@@ -123,6 +123,9 @@ class Learner(LightningModule):
         weights = torch.tensor(self._counts, dtype=torch.float32)
         mean = (torch.stack(self._losses).float().cpu() * weights).sum() / weights.sum()
         self.log("training_loss", mean, sync_dist=True)
+        if isinstance(self.loss, Scheduled):
+            self.loss.progress = self._progress  # validation has set it to 1
+            self.log_dict(self.loss.numbers)
 
     def validation_step(self, batch: Sequence[Any], batch_idx: int) -> dict[str, Hypotheses]:
         """Log loss and metrics of a batch; returns its hypotheses for callbacks."""
@@ -145,7 +148,7 @@ class Learner(LightningModule):
             return
         epoch = self.current_epoch + batch_idx / self._steps
         if isinstance(self.loss, Scheduled):
-            self.loss.progress = epoch / self._epochs
+            self.loss.progress = self._progress = epoch / self._epochs
         factor = self.schedule(epoch, self._epochs)
         for group, rate in zip(self._optimizer.param_groups, self._rates, strict=True):
             group["lr"] = rate * factor
