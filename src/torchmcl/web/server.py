@@ -1,0 +1,208 @@
+"""The server: uploads become analyses, analyses become files and a page that shows them."""
+
+import asyncio
+import tempfile
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from importlib.resources import files
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from fastapi import FastAPI, HTTPException, Query, Request
+from fastapi.responses import FileResponse, HTMLResponse, JSONResponse, Response
+
+import torchmcl
+from torchmcl.errors import UserError
+from torchmcl.web.analyses import Analyses, Analysis
+from torchmcl.web.guard import LOCAL_HOSTS, Guard
+from torchmcl.web.limits import Limits
+from torchmcl.web.uploads import check_length, display_name, receive
+from torchmcl.web.work import example_recording
+
+__all__ = ["create_app", "serve"]
+
+Kind = Literal["recordings", "tables", "predictions", "tracks"]
+
+CONFINED = "sandbox allow-scripts; default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data:; media-src data:"
+"""The policy of files that analyses wrote: pages among them may run their own script, and reach nothing."""
+
+TYPES = {
+    ".csv": "text/csv", ".flac": "audio/flac", ".html": "text/html", ".json": "application/json",
+    ".jsonl": "application/x-ndjson", ".ndjson": "application/x-ndjson", ".ogg": "audio/ogg", ".png": "image/png",
+    ".txt": "text/plain",
+}  # fmt: skip
+
+DESCRIPTION = """Upload a recording, a table or tracks, follow its progress, fetch the result.
+
+1. `POST /api/recordings?name=concert.wav` with the file as the body answers with an `id`.
+2. `GET /api/analyses/{id}` tells state and progress. Ask at least every 20 seconds, or the analysis is cancelled.
+3. `GET /api/analyses/{id}/files/{name}` gives each of the `files` that it lists.
+4. `DELETE /api/analyses/{id}` removes everything.
+"""
+
+
+def create_app(limits: Limits | None = None, hosts: Sequence[str] = LOCAL_HOSTS) -> FastAPI:
+    """The application, without a port.
+
+    Args:
+        limits: Bounds on what it accepts; the defaults if `None`.
+        hosts: Names under which it may be called.
+
+    Returns:
+        A FastAPI application, with its documentation at `/docs`.
+    """
+    bounds = limits or Limits()
+
+    @asynccontextmanager
+    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+        with tempfile.TemporaryDirectory(prefix="torchmcl-serve-") as root:
+            app.state.analyses = Analyses(Path(root), bounds)
+            app.state.uploads = asyncio.Semaphore(bounds.uploads)
+            async with app.state.analyses.running():
+                yield
+
+    app = FastAPI(
+        title="torchmcl", version=torchmcl.__version__, description=DESCRIPTION, lifespan=lifespan,
+        docs_url=None, redoc_url=None,
+    )  # fmt: skip
+    app.add_middleware(Guard, hosts=hosts)
+    app.add_exception_handler(UserError, _refuse)
+    _add_pages(app)
+    _add_api(app, bounds)
+    return app
+
+
+def serve(
+    host: str, port: int, *, allow_hosts: Sequence[str] = (), limits: Limits | None = None
+) -> None:
+    """Serve until interrupted.
+
+    Args:
+        host: The address to bind to.
+        port: The port; 0 for any that is free.
+        allow_hosts: Further names of the server, as a reverse proxy passes them on.
+        limits: Bounds on what it accepts.
+    """
+    import uvicorn
+
+    app = create_app(limits, (*LOCAL_HOSTS, host, *allow_hosts))
+    uvicorn.run(
+        app, host=host, port=port, log_level="warning", limit_concurrency=200, timeout_keep_alive=10,
+        timeout_graceful_shutdown=2,
+    )  # fmt: skip
+
+
+async def _refuse(request: Request, error: Exception) -> Response:
+    return JSONResponse({"error": str(error)}, status_code=400)
+
+
+def _add_pages(app: FastAPI) -> None:
+    static = files("torchmcl.web") / "static"
+
+    @app.get("/", include_in_schema=False)
+    async def index() -> Response:
+        return HTMLResponse((static / "index.html").read_text(encoding="utf-8"))
+
+    @app.get("/docs", include_in_schema=False)
+    async def docs() -> Response:
+        return HTMLResponse((static / "docs.html").read_text(encoding="utf-8"))
+
+    @app.get("/static/{name}", include_in_schema=False)
+    async def asset(name: Literal["style.css", "viewer.js", "app.js", "docs.js", "recorder.js"]) -> Response:
+        kind = "text/css" if name.endswith(".css") else "text/javascript"
+        return Response((static / name).read_bytes(), media_type=kind)
+
+
+def _add_api(app: FastAPI, limits: Limits) -> None:
+    @app.get("/api/limits")
+    async def show_limits() -> dict[str, Any]:
+        """What the server accepts."""
+        return {"upload_bytes": limits.upload_bytes, "lease_seconds": limits.lease_seconds}
+
+    @app.post("/api/example", status_code=202)
+    async def example(request: Request) -> dict[str, Any]:
+        """Analyze the bundled recording."""
+        source = example_recording()
+        analysis = _analyses(request).open("recordings", source.name, {})
+        place = _source(analysis)
+        place.write_bytes(source.read_bytes())
+        _analyses(request).start(analysis)
+        return analysis.status()
+
+    @app.post("/api/{kind}", status_code=202)
+    async def upload(
+        request: Request,
+        kind: Kind,
+        name: Annotated[str, Query(max_length=300)] = "upload",
+        target: Annotated[list[str] | None, Query(max_length=20)] = None,
+        model: Annotated[str, Query(max_length=64)] = "",
+        format: Annotated[str, Query(max_length=20)] = "",
+    ) -> dict[str, Any]:
+        """Upload a file as the body of the request and start its analysis.
+
+        `name` is for display. `target` names the columns to predict (tables), `model` the analysis whose model
+        predicts (predictions), `format` the convention of the channels (recordings).
+        """
+        analyses: Analyses = _analyses(request)
+        check_length(request.headers.get("content-length"), limits, analyses.root)
+        options = {"targets": "\n".join(target or []), "model": model, "format": format}
+        if kind == "predictions":
+            options["model"] = str(_found(request, model).results / "model")
+        if request.app.state.uploads.locked():
+            raise UserError("the server is busy; try again in a minute")
+        async with request.app.state.uploads:
+            analysis = analyses.open(kind, display_name(name), options)
+            try:
+                await receive(_body(request, analyses, analysis), _source(analysis), limits)
+            except BaseException:
+                analyses.drop(analysis.id)
+                raise
+        analyses.start(analysis)
+        return analysis.status()
+
+    @app.get("/api/analyses/{id}")
+    async def status(request: Request, id: str) -> dict[str, Any]:
+        """State (waiting, running, done, failed, cancelled), progress from 0 to 1, and the files of a result."""
+        return _found(request, id).status()
+
+    @app.get("/api/analyses/{id}/files/{name}")
+    async def result(request: Request, id: str, name: str) -> Response:
+        """One file of a result."""
+        analysis = _found(request, id)
+        if name not in analysis.status()["files"]:
+            raise HTTPException(404, "no such file")
+        path = analysis.results / name
+        kind = TYPES.get(path.suffix, "application/octet-stream")
+        return FileResponse(path, media_type=kind, headers={"Content-Security-Policy": CONFINED})
+
+    @app.delete("/api/analyses/{id}", status_code=204)
+    async def remove(request: Request, id: str) -> None:
+        """Cancel an analysis and remove all that belongs to it."""
+        _analyses(request).drop(id)
+
+
+def _analyses(request: Request) -> Analyses:
+    return request.app.state.analyses
+
+
+def _found(request: Request, identifier: str) -> Analysis:
+    analysis = _analyses(request).find(identifier)
+    if analysis is None:
+        raise HTTPException(404, "no such analysis: results are removed some time after they were last looked at")
+    return analysis
+
+
+async def _body(request: Request, analyses: Analyses, analysis: Analysis) -> AsyncIterator[bytes]:
+    """The body of the request; each part of it renews the lease."""
+    async for part in request.stream():
+        analyses.find(analysis.id)
+        yield part
+
+
+def _source(analysis: Analysis) -> Path:
+    """Where the upload goes: its name is ours, but for a known ending."""
+    known = (".wav", ".flac", ".aiff", ".aif", ".caf", ".w64", ".csv", ".tsv", ".parquet", ".txt", ".ndjson")
+    ending = Path(analysis.name).suffix.lower()
+    folder = analysis.folder / "source"
+    folder.mkdir()
+    return folder / f"upload{ending if ending in known else ''}"
