@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from torchmcl.cli import audio, classify, doctor, experiments, toy, trajectories
+from torchmcl.cli import audio, classify, doctor, experiments, toy, trajectories, web
 from torchmcl.errors import UserError
 
 __all__ = ["GROUPS", "app", "main"]
@@ -19,6 +19,7 @@ GROUPS = (
     audio,
     experiments,
     trajectories,
+    web,
     doctor,
 )
 

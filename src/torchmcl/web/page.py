@@ -10,7 +10,13 @@ from typing import Any
 
 __all__ = ["recording_page"]
 
-TYPES = {".csv": "text/csv", ".json": "application/json", ".jsonl": "application/x-ndjson", ".png": "image/png", ".txt": "text/plain"}
+TYPES = {
+    ".csv": "text/csv",
+    ".json": "application/json",
+    ".jsonl": "application/x-ndjson",
+    ".png": "image/png",
+    ".txt": "text/plain",
+}
 
 
 def recording_page(view: dict[str, Any], playback: Path, downloads: Sequence[Path]) -> str:

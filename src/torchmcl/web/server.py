@@ -72,9 +72,7 @@ def create_app(limits: Limits | None = None, hosts: Sequence[str] = LOCAL_HOSTS)
     return app
 
 
-def serve(
-    host: str, port: int, *, allow_hosts: Sequence[str] = (), limits: Limits | None = None
-) -> None:
+def serve(host: str, port: int, *, allow_hosts: Sequence[str] = (), limits: Limits | None = None) -> None:
     """Serve until interrupted.
 
     Args:
@@ -188,7 +186,9 @@ def _analyses(request: Request) -> Analyses:
 def _found(request: Request, identifier: str) -> Analysis:
     analysis = _analyses(request).find(identifier)
     if analysis is None:
-        raise HTTPException(404, "no such analysis: results are removed some time after they were last looked at")
+        raise HTTPException(
+            404, "no such analysis: results are removed some time after they were last looked at"
+        )
     return analysis
 
 

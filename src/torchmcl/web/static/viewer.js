@@ -141,7 +141,7 @@ class Viewer {
   }
 
   drawMap(now, heard, time) {
-    const [pen, width, height] = canvas(this.map, 0.5, 460);
+    const [pen, width, height] = canvas(this.map, 0.5, 180, 460);
     const style = palette();
     const left = 34, bottom = 20;
     const x = (azimuth) => left + (180 - azimuth) / 360 * (width - left - 6);
@@ -165,7 +165,7 @@ class Viewer {
   }
 
   drawTimeline(heard, time) {
-    const [pen, width, height] = canvas(this.timeline, 0.42, 420);
+    const [pen, width, height] = canvas(this.timeline, 0.42, 340, 420);
     const style = palette();
     const left = this.margin = 40;
     const x = (t) => left + (t - this.start) / (this.end - this.start) * (width - left - 8);
@@ -239,8 +239,8 @@ function palette() {
   return { ink: get("ink"), soft: get("soft"), grid: get("grid"), accent: get("accent") };
 }
 
-function canvas(element, ratio, highest) {
-  const width = element.clientWidth, height = Math.min(highest, Math.max(200, width * ratio));
+function canvas(element, ratio, lowest, highest) {
+  const width = element.clientWidth, height = Math.min(highest, Math.max(lowest, width * ratio));
   const scale = window.devicePixelRatio || 1;
   element.style.height = `${height}px`;
   if (element.width !== Math.round(width * scale) || element.height !== Math.round(height * scale)) {
