@@ -1,8 +1,21 @@
-"""What the server accepts: sizes, durations and numbers, each with a sentence for who exceeds it."""
+"""What the server accepts, and what it gives: bounds of uploads, and types of files."""
 
 from dataclasses import dataclass
+from pathlib import Path
 
-__all__ = ["Limits"]
+__all__ = ["Limits", "media_type"]
+
+TYPES = {
+    ".csv": "text/csv",
+    ".flac": "audio/flac",
+    ".html": "text/html",
+    ".json": "application/json",
+    ".jsonl": "application/x-ndjson",
+    ".ndjson": "application/x-ndjson",
+    ".ogg": "audio/ogg",
+    ".png": "image/png",
+    ".txt": "text/plain",
+}
 
 
 @dataclass(frozen=True)
@@ -32,3 +45,12 @@ class Limits:
     lease_seconds: float = 20.0
     keep_seconds: float = 900.0
     live: int = 4
+
+
+def media_type(path: Path) -> str:
+    """The media type of an output, by the ending of its name.
+
+    >>> media_type(Path("concert.csv"))
+    'text/csv'
+    """
+    return TYPES.get(path.suffix, "application/octet-stream")

@@ -8,6 +8,8 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
+from torchmcl.web.limits import media_type
+
 __all__ = ["recording_page"]
 
 TYPES = {
@@ -32,8 +34,7 @@ def recording_page(view: dict[str, Any], playback: Path, downloads: Sequence[Pat
     """
     static = files("torchmcl.web") / "static"
     links = " ".join(
-        f'<a download="{html.escape(path.name)}" href="{_data(path, TYPES.get(path.suffix, "application/octet-stream"))}">'
-        f"{html.escape(path.name)}</a>"
+        f'<a download="{html.escape(path.name)}" href="{_data(path)}">{html.escape(path.name)}</a>'
         for path in downloads
     )
     name = html.escape(str(view["name"]))
@@ -57,12 +58,12 @@ def recording_page(view: dict[str, Any], playback: Path, downloads: Sequence[Pat
 </main>
 <script>{(static / "viewer.js").read_text(encoding="utf-8")}
 const RESULT = {data};
-const viewer = new Viewer(document.getElementById("view"), RESULT, "{_data(playback, "audio/ogg")}");
+const viewer = new Viewer(document.getElementById("view"), RESULT, "{_data(playback)}");
 </script>
 </body>
 </html>
 """
 
 
-def _data(path: Path, kind: str) -> str:
-    return f"data:{kind};base64,{base64.b64encode(path.read_bytes()).decode()}"
+def _data(path: Path) -> str:
+    return f"data:{media_type(path)};base64,{base64.b64encode(path.read_bytes()).decode()}"

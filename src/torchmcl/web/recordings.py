@@ -4,6 +4,7 @@ import csv
 import json
 from collections import defaultdict
 from collections.abc import Callable, Sequence
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ from torchmcl.audio.predictions import write_predictions
 from torchmcl.runs.files import atomic, write_json, write_text
 from torchmcl.web.page import recording_page
 
-__all__ = ["analyze_recording", "recording_view", "write_playback"]
+__all__ = ["analyze_recording", "recording_view", "write_page", "write_playback"]
 
 DRAWN = 6000
 """Hypotheses that the page draws at most."""
@@ -118,7 +119,6 @@ def write_page(
     Args:
         results: The folder of the outputs.
         stem: The name that they begin with.
-        duration: Of the recording, in seconds.
         source: The recording.
         convention: Of its channels.
         downloads: Outputs that the page offers.
@@ -129,7 +129,9 @@ def write_page(
     playback = results / f"{stem}.ogg"
     write_playback(source, playback, convention)
     try:
-        text = recording_page(recording_view(results, stem, duration), playback, downloads)
+        text = recording_page(
+            recording_view(results, stem, read_header(source).duration), playback, downloads
+        )
     finally:
         playback.unlink()
     write_text(results / f"{stem}.html", text)
@@ -149,7 +151,5 @@ def _hypotheses(path: Path) -> list[list[float]]:
 
 
 def _ratio(rate: int) -> tuple[int, int]:
-    from fractions import Fraction
-
     ratio = Fraction(PLAYBACK, rate).limit_denominator(1000)
     return ratio.numerator, ratio.denominator

@@ -15,7 +15,7 @@ import torchmcl
 from torchmcl.errors import UserError
 from torchmcl.web.analyses import Analyses, Analysis
 from torchmcl.web.guard import LOCAL_HOSTS, Guard
-from torchmcl.web.limits import Limits
+from torchmcl.web.limits import Limits, media_type
 from torchmcl.web.uploads import check_length, display_name, receive
 from torchmcl.web.work import example_recording
 
@@ -23,14 +23,11 @@ __all__ = ["create_app", "serve"]
 
 Kind = Literal["recordings", "tables", "predictions", "tracks"]
 
-CONFINED = "sandbox allow-scripts; default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data:; media-src data:"
+CONFINED = (
+    "sandbox allow-scripts; default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; "
+    "img-src data:; media-src data:"
+)
 """The policy of files that analyses wrote: pages among them may run their own script, and reach nothing."""
-
-TYPES = {
-    ".csv": "text/csv", ".flac": "audio/flac", ".html": "text/html", ".json": "application/json",
-    ".jsonl": "application/x-ndjson", ".ndjson": "application/x-ndjson", ".ogg": "audio/ogg", ".png": "image/png",
-    ".txt": "text/plain",
-}  # fmt: skip
 
 DESCRIPTION = """Upload a recording, a table or tracks, follow its progress, fetch the result.
 
@@ -170,8 +167,7 @@ def _add_api(app: FastAPI, limits: Limits) -> None:
         if name not in analysis.status()["files"]:
             raise HTTPException(404, "no such file")
         path = analysis.results / name
-        kind = TYPES.get(path.suffix, "application/octet-stream")
-        return FileResponse(path, media_type=kind, headers={"Content-Security-Policy": CONFINED})
+        return FileResponse(path, media_type=media_type(path), headers={"Content-Security-Policy": CONFINED})
 
     @app.delete("/api/analyses/{id}", status_code=204)
     async def remove(request: Request, id: str) -> None:

@@ -1,0 +1,138 @@
+"""The server through its API: what it accepts, what it refuses, and what it leaves behind."""
+
+import re
+import struct
+import time
+
+import pytest
+
+from torchmcl.web.limits import Limits
+from torchmcl.web.uploads import display_name
+from web.conftest import finished, root, sound
+
+
+def test_a_recording_becomes_files_and_nothing_of_the_upload_is_kept(client):
+    status = finished(client, client.post("/api/recordings?name=concert.wav", content=sound(seconds=2)))
+    assert status["state"] == "done", status
+    assert {"concert.csv", "concert.json", "view.json", "playback.ogg"} <= set(status["files"])
+    base = f"/api/analyses/{status['id']}"
+    view = client.get(f"{base}/files/view.json").json()
+    assert view["name"] == "concert.wav"
+    assert view["duration"] == 2
+    assert len(view["count"]) == 20
+    assert client.get(f"{base}/files/playback.ogg").content[:4] == b"OggS"
+    assert not (root(client) / status["id"] / "source").exists()
+    assert client.delete(base).status_code == 204
+    assert not (root(client) / status["id"]).exists()
+    assert client.get(base).status_code == 404
+
+
+def test_the_bundled_example_is_found(client):
+    status = finished(client, client.post("/api/example"))
+    assert status["state"] == "done", status
+    view = client.get(f"/api/analyses/{status['id']}/files/view.json").json()
+    assert len(view["tracks"]) >= 2
+
+
+HEADER = struct.pack(
+    "<4sI8sIHHIIHH4sI", b"RIFF", 2**31, b"WAVEfmt ", 16, 1, 4, 48000, 384000, 8, 16, b"data", 2**31
+)
+HOSTILE = {
+    "empty": (b"", "empty"),
+    "text": (b"hello " * 100, "not a sound file"),
+    "cut": (sound()[:-5000], "truncated"),
+    "a huge claim": (HEADER + bytes(1000), "truncated|announces"),
+    "one channel": (sound(channels=1), "has 1 channels"),
+    "64 channels": (sound(channels=64, seconds=0.05), "has 64 channels|channels"),
+    "a low rate": (sound(rate=100), "Hz"),
+    "a page": (b"<html><script>alert(1)</script>", "not a sound file"),
+}
+
+
+@pytest.mark.parametrize("case", HOSTILE)
+def test_a_hostile_recording_ends_with_a_sentence(client, case):
+    content, sentence = HOSTILE[case]
+    answer = client.post("/api/recordings?name=%3Cimg%3E.wav", content=content)
+    said = answer.json().get("error") or finished(client, answer)["message"]
+    assert re.search(sentence, said), said
+    assert str(root(client)) not in said
+    assert "Traceback" not in said
+
+
+def test_too_much_is_refused_by_its_announcement_and_by_its_bytes(client):
+    large = bytes(2**20 + 1)
+    assert "too large" in client.post("/api/recordings", content=large).json()["error"]
+    assert "too large" in client.post("/api/recordings", content=iter([large[:-5], large])).json()["error"]
+    before = len(list(root(client).iterdir()))
+    assert client.post("/api/recordings", content=iter([large, large])).status_code == 400
+    assert len(list(root(client).iterdir())) == before
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"host": "evil.example"},
+        {"host": "127.0.0.1.evil.example"},
+        {"origin": "http://evil.example"},
+        {"origin": "null"},
+        {"sec-fetch-site": "cross-site"},
+        {"origin": "http://127.0.0.1:9"},
+    ],
+    ids=str,
+)
+def test_other_sites_and_other_names_are_refused(client, headers):
+    assert client.get("/api/limits", headers=headers).status_code == 403
+    assert client.post("/api/example", headers=headers).status_code == 403
+
+
+def test_the_page_itself_may_ask(client):
+    own = {"origin": "http://127.0.0.1", "sec-fetch-site": "same-origin"}
+    assert client.get("/api/limits", headers=own).status_code == 200
+
+
+@pytest.mark.parametrize(
+    "name", ["../source/upload", "%2e%2e%2fsource%2fupload", "..%5cx", ".", "view.json%00"]
+)
+def test_no_path_leads_out_of_the_results(client, name):
+    status = finished(client, client.post("/api/recordings?name=a.wav", content=sound(seconds=0.5)))
+    assert client.get(f"/api/analyses/{status['id']}/files/{name}").status_code in (404, 405)
+
+
+@pytest.mark.parametrize("path", ["/static/../server.py", "/static/server.py", "/etc/passwd", "/api/nothing"])
+def test_nothing_else_is_served(client, path):
+    assert client.get(path).status_code in (404, 405, 422)
+
+
+def test_names_are_for_display_only():
+    assert display_name("..\\..\\x.wav") == "x.wav"
+    assert display_name("a\x00\x1b[31m.wav") == "a[31m.wav"
+    assert display_name("/") == "upload"
+    assert len(display_name("x" * 1000)) == 100
+
+
+def test_an_analysis_that_nobody_asks_for_is_cancelled_and_removed(client):
+    answer = client.post("/api/recordings?name=a.wav", content=sound(seconds=1))
+    analysis = client.app.state.analyses.known[answer.json()["id"]]
+    analysis.seen = time.monotonic() - 10 if not analysis.ended else 0
+    end = time.monotonic() + 20
+    while analysis.folder.exists() and time.monotonic() < end:
+        time.sleep(0.1)
+    assert not analysis.folder.exists()
+
+
+def test_ten_at_once_all_end(client):
+    answers = [client.post(f"/api/recordings?name={i}.wav", content=sound(seconds=0.5)) for i in range(10)]
+    assert all(finished(client, answer)["state"] == "done" for answer in answers)
+
+
+def test_limits_are_positive():
+    assert all(value > 0 for value in vars(Limits()).values())
+
+
+def test_every_file_of_the_page_is_there(client):
+    page = client.get("/")
+    assert "default-src 'self'" in page.headers["content-security-policy"]
+    for name in ("style.css", "viewer.js", "app.js", "docs.js", "recorder.js"):
+        assert client.get(f"/static/{name}").status_code == 200
+    assert client.get("/docs").status_code == 200
+    assert "/api/analyses/{id}" in client.get("/openapi.json").json()["paths"]
