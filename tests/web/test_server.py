@@ -90,12 +90,17 @@ def test_the_page_itself_may_ask(client):
     assert client.get("/api/limits", headers=own).status_code == 200
 
 
-@pytest.mark.parametrize(
-    "name", ["../source/upload", "%2e%2e%2fsource%2fupload", "..%5cx", ".", "view.json%00"]
-)
-def test_no_path_leads_out_of_the_results(client, name):
+def test_no_path_leads_out_of_the_results(client):
     status = finished(client, client.post("/api/recordings?name=a.wav", content=sound(seconds=0.5)))
-    assert client.get(f"/api/analyses/{status['id']}/files/{name}").status_code in (404, 405)
+    for name in (
+        "../source/upload",
+        "%2e%2e%2fsource%2fupload",
+        "..%5cx",
+        ".",
+        "view.json%00",
+        "%2fetc%2fpasswd",
+    ):
+        assert client.get(f"/api/analyses/{status['id']}/files/{name}").status_code in (404, 405), name
 
 
 @pytest.mark.parametrize("path", ["/static/../server.py", "/static/server.py", "/etc/passwd", "/api/nothing"])
@@ -122,7 +127,17 @@ def test_an_analysis_that_nobody_asks_for_is_cancelled_and_removed(client):
 
 def test_ten_at_once_all_end(client):
     answers = [client.post(f"/api/recordings?name={i}.wav", content=sound(seconds=0.5)) for i in range(10)]
-    assert all(finished(client, answer)["state"] == "done" for answer in answers)
+    waiting = {answer.json()["id"] for answer in answers}
+    ended: list[str] = []
+    limit = time.monotonic() + 120
+    while waiting and time.monotonic() < limit:
+        for identifier in sorted(waiting):
+            state = client.get(f"/api/analyses/{identifier}").json()["state"]
+            if state not in ("waiting", "running"):
+                ended.append(state)
+                waiting.discard(identifier)
+        time.sleep(0.05)
+    assert ended == ["done"] * 10
 
 
 def test_limits_are_positive():
