@@ -117,6 +117,9 @@ def localize(
     causal: Annotated[
         bool, typer.Option("--causal", help="Tracks from the past only, as in live use.")
     ] = False,
+    html: Annotated[
+        bool, typer.Option("--html", help="Also NAME.html: a page with sound, map and timeline in one file.")
+    ] = False,
 ) -> None:
     """Estimate directions over time in your own recordings: tracks, counts, a map and a timeline.
 
@@ -132,6 +135,11 @@ def localize(
 
     listening = listening_named(prefer, turns=turns, causal=causal)
     go(recordings, out, model=model or BUNDLED_MODEL, convention=convention, listening=listening)
+    if html:
+        from torchmcl.web.recordings import write_page
+
+        for path in recordings:
+            print(write_page(path, out))
 
 
 def train_localizer(

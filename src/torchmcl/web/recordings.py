@@ -2,8 +2,9 @@
 
 import csv
 import json
+import tempfile
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ from scipy.signal import resample_poly
 from torchmcl.audio.datasets.sound import read_header
 from torchmcl.audio.foa import Convention, convention_named, convert
 from torchmcl.audio.localizer import Localizer, detect_convention
-from torchmcl.audio.predictions import write_predictions
+from torchmcl.audio.predictions import ENDINGS, write_predictions
 from torchmcl.runs.files import atomic, write_json, write_text
 from torchmcl.web.page import recording_page
 
@@ -47,14 +48,13 @@ def analyze_recording(
     Returns:
         The outputs for a person: tables and pictures.
     """
-    header = read_header(source)
-    used: Convention = convention_named(convention) if convention else detect_convention(source)[0]
+    used = convention_named(convention) if convention else detect_convention(source).name
     localizer = Localizer.from_pretrained()
     blocks = localizer.blocks(source, convention=used, progress=lambda share: progress(0.9 * share))
     stem = Path(name).stem or "recording"
     about: dict[str, object] = {"recording": name, "model": localizer.method, "format": used}
-    written = write_predictions(blocks, results, stem, header.duration, about)
-    write_json(results / "view.json", recording_view(results, stem, header.duration))
+    written = write_predictions(blocks, results, stem, about, localizer.follow)
+    write_json(results / "view.json", recording_view(results, stem, read_header(source).duration))
     write_playback(source, results / "playback.ogg", used)
     progress(1.0)
     return written
@@ -69,24 +69,22 @@ def recording_view(results: Path, stem: str, duration: float) -> dict[str, Any]:
         duration: Of the recording, in seconds.
 
     Returns:
-        Tracks with points (time, azimuth, elevation, score, region) in seconds and degrees, the number of sources
-        over time, and a selection of hypotheses (time, azimuth, elevation, score).
+        Tracks with points (time, azimuth, elevation, score, radius of the region) in seconds and degrees, the most
+        probable number of sources over time with its probability, and a selection of hypotheses (time, azimuth,
+        elevation, score).
     """
     found = json.loads((results / f"{stem}.json").read_text(encoding="utf-8"))
     tracks: dict[int, list[list[float]]] = defaultdict(list)
-    counts: dict[float, int] = defaultdict(int)
     for each in found["sources"]:
-        point = [each["time"], each["azimuth"], each["elevation"], each["score"], each.get("region", 0.0)]
+        point = [each["time"], each["azimuth"], each["elevation"], each["score"], each["radius"] or 0.0]
         tracks[each["track"]].append(point)
-        counts[each["time"]] += 1
-    frame = found["frame"]
-    times = np.arange(0, duration, frame).round(3).tolist()
     return {
         "name": found["recording"],
         "duration": duration,
-        "frame": frame,
+        "frame": found["frame"],
+        "coverage": found["coverage"],
         "tracks": [{"id": index + 1, "points": tracks[key]} for index, key in enumerate(sorted(tracks))],
-        "count": [[time, counts.get(time, 0)] for time in times],
+        "count": _counts(results / f"{stem}-counts.csv"),
         "hypotheses": _hypotheses(results / f"{stem}-hypotheses.csv"),
     }
 
@@ -111,31 +109,32 @@ def write_playback(source: Path, path: Path, convention: Convention) -> None:
             stream.write(stereo.clip(-1, 1))
 
 
-def write_page(
-    results: Path, stem: str, duration: float, source: Path, convention: Convention, downloads: Sequence[Path]
-) -> Path:
-    """One self-contained page for the outputs of a localized recording.
+def write_page(source: Path, results: Path) -> Path:
+    """One self-contained page for a recording that was localized.
 
     Args:
-        results: The folder of the outputs.
-        stem: The name that they begin with.
         source: The recording.
-        convention: Of its channels.
-        downloads: Outputs that the page offers.
+        results: The folder of the outputs of `torchmcl localize`.
 
     Returns:
         The path of the page.
     """
-    playback = results / f"{stem}.ogg"
-    write_playback(source, playback, convention)
-    try:
-        text = recording_page(
-            recording_view(results, stem, read_header(source).duration), playback, downloads
-        )
-    finally:
-        playback.unlink()
+    stem = source.stem
+    view = recording_view(results, stem, read_header(source).duration)
+    convention = json.loads((results / f"{stem}.json").read_text(encoding="utf-8"))["format"]
+    with tempfile.TemporaryDirectory() as folder:
+        playback = Path(folder) / "playback.ogg"
+        write_playback(source, playback, convention_named(convention))
+        text = recording_page(view, playback, [results / f"{stem}{ending}" for ending in ENDINGS])
     write_text(results / f"{stem}.html", text)
     return results / f"{stem}.html"
+
+
+def _counts(path: Path) -> list[list[float]]:
+    """Time, the most probable number of sources, and its probability, of each frame."""
+    with path.open(newline="") as stream:
+        rows = [[float(value) for value in row] for row in list(csv.reader(stream))[1:]]
+    return [[time, float(np.argmax(shares)), max(shares)] for time, *shares in rows]
 
 
 def _hypotheses(path: Path) -> list[list[float]]:
