@@ -43,7 +43,7 @@ HOSTILE = {
     "cut": (sound()[:-5000], "truncated"),
     "a huge claim": (HEADER + bytes(1000), "truncated|announces"),
     "one channel": (sound(channels=1), "has 1 channels"),
-    "64 channels": (sound(channels=64, seconds=0.05), "announces|channels|Hz|sample"),
+    "five channels": (sound(channels=5), "has 5 channels"),
     "a low rate": (sound(rate=100), "Hz"),
     "a page": (b"<html><script>alert(1)</script>", "not a sound file"),
 }

@@ -30,6 +30,7 @@ __all__ = [
     "DEFAULT",
     "Listening",
     "Localizer",
+    "check_rate",
     "detect_convention",
     "listening_named",
     "localize",
@@ -176,7 +177,7 @@ class Localizer:
             times `(frames,)` of the hypotheses.
         """
         samples = _checked(sound)
-        _check_rate(sample_rate, "sample_rate")
+        check_rate(sample_rate, "sample_rate")
         read, total = read_array(samples), samples.shape[1]
         blocks = list(self._blocks(read, total, sample_rate, convention_named(convention), listening))
         return self.follow(blocks, listening)
@@ -201,7 +202,7 @@ class Localizer:
             The hypotheses of successive pieces of the recording.
         """
         read, total, rate = read_file(path)
-        _check_rate(rate, f"{path}: the sample rate")
+        check_rate(rate, f"{path}: the sample rate")
         for block in self._blocks(read, total, rate, convention, listening):
             yield block
             progress(min((block.times[-1] + HOP) / (total / rate), 1.0))
@@ -231,7 +232,7 @@ class Localizer:
         size = round(BLOCK / HOP)
         kept: list[Frames] = []
         first = 0
-        for piece in self._blended(windows(converted, WINDOW * hop, STEP * hop), listening.turns):
+        for piece in self.answers(windows(converted, WINDOW * hop, STEP * hop), turns=listening.turns):
             kept.append(piece)
             while sum(map(len, kept)) >= size and first + size < frames:
                 joined = Frames.join(kept)
@@ -239,9 +240,18 @@ class Localizer:
                 kept, first = [joined[size:]], first + size
         yield Frames.join(kept)[: frames - first].starting(first)
 
-    def _blended(
-        self, pieces: Iterator[Float32[np.ndarray, "windows 4 samples"]], turns: int
+    def answers(
+        self, pieces: Iterable[Float32[np.ndarray, "windows 4 samples"]], *, turns: int = 1
     ) -> Iterator[Frames]:
+        """The blended hypotheses of overlapping windows, as soon as no later window can change them.
+
+        Args:
+            pieces: Successive windows of half a second at the rate of the network, `STEP` frames apart, ACN and N3D.
+            turns: Turned copies whose hypotheses are pooled.
+
+        Yields:
+            Successive frames.
+        """
         blender = Blender(WINDOW, STEP)
         for piece in pieces:
             yield _pooled(*blender.push(*self._answers(piece, turns)))
@@ -252,7 +262,7 @@ class Localizer:
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Directions, scores and probabilities of counts, the hypotheses of turned copies side by side."""
         points, scores, counts = [], [], []
-        for batch in torch.from_numpy(np.ascontiguousarray(piece)).split(BATCH):
+        for batch in torch.from_numpy(piece.copy()).split(BATCH):
             copies = [_turned(batch, *copy) for copy in COPIES[:turns]]
             with torch.no_grad():
                 found = [self.network(copy.to(self.device)) for copy in copies]
@@ -385,7 +395,13 @@ def _check_names(recordings: Sequence[Path]) -> None:
             owners[name] = path
 
 
-def _check_rate(rate: int, name: str) -> None:
+def check_rate(rate: int, name: str) -> None:
+    """Raise a `UserError` unless the rate is one that recordings may have.
+
+    Args:
+        rate: Hertz.
+        name: What has that rate, for the message.
+    """
     if not RATES[0] <= rate <= RATES[1]:
         raise UserError(f"{name} is {rate} Hz, must be {RATES[0]} to {RATES[1]} Hz")
 

@@ -22,6 +22,7 @@ __all__ = [
     "Frames",
     "Localization",
     "Source",
+    "causal_output",
     "follow",
     "stretches",
     "write_predictions",
@@ -160,6 +161,28 @@ def follow(
     sources = tuple(tuple(_source(one, calibration) for one in each) for each in told)
     coverage = math.nan if calibration is None else calibration.coverage
     return Localization(frames.directions, frames.scores, frames.times, sources, counts, coverage)
+
+
+def causal_output(
+    frames: Frames, tracker: Tracker, calibration: Calibration | None
+) -> tuple[tuple[Source, ...], Float[np.ndarray, "4"]]:
+    """Sources and count probabilities of one output frame, from the past only.
+
+    Args:
+        frames: The frames of 20 ms of one output frame.
+        tracker: Has seen the output frames before.
+        calibration: Gives regions and the probabilities of counts.
+
+    Returns:
+        The sources, the strongest first, and the probabilities of 0, 1, 2, and 3 or more sources.
+    """
+    [found] = candidates(frames.directions, frames.scores, stride=OUTPUT, near=tracker.settings.near)
+    told = tracker.step(found)
+    counts = _per_output(frames.counts)
+    if calibration is not None:
+        scores = np.array([sum(one.score for one in told)])
+        counts = calibration.probabilities(count_evidence(counts, np.array([len(told)]), scores))
+    return tuple(_source(one, calibration) for one in told), counts[0]
 
 
 def write_predictions(

@@ -173,6 +173,11 @@ class _Track:
     def best(self) -> float:
         return max(self.scores)
 
+    def forget(self) -> None:
+        """Keep the present state and the best score only."""
+        del self.filtered[:-1], self.covariances[:-1]
+        self.scores[:] = [self.best]
+
     def strengths(self) -> Float[np.ndarray, "frames"]:
         """Mean score around each frame, up to the last one with a candidate."""
         length = self.last - self.first + 1
@@ -187,6 +192,7 @@ class Tracker:
 
     Args:
         settings: How.
+        remember: Whether tracks keep their past, which `finish` and `smoothed` need; without, memory does not grow.
 
     Example:
         >>> tracker = Tracker()
@@ -195,8 +201,9 @@ class Tracker:
         [0]
     """
 
-    def __init__(self, settings: Tracking = OPERATING_POINTS["recall"]) -> None:
+    def __init__(self, settings: Tracking = OPERATING_POINTS["recall"], *, remember: bool = True) -> None:
         self.settings = settings
+        self.remember = remember
         self.live: list[_Track] = []
         self.ended: list[_Track] = []
         self.frame = -1
@@ -221,6 +228,10 @@ class Tracker:
         self.live = [track for track in self.live if self.frame - track.last <= settings.gap]
         for track in self.live:
             track.strength = FORGET * track.strength + (1 - FORGET) * track.scores[-1]
+        if not self.remember:
+            self.ended.clear()
+            for track in self.live:
+                track.forget()
         told = [
             Told(self.frame, track.number, track.position, track.strength)
             for track in self.live

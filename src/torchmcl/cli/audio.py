@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from torchmcl.cli.options import Convention, Seed
+from torchmcl.errors import UserError
 
 __all__ = ["COMMANDS", "evaluate_doa", "inspect", "localize", "simulate", "train_localizer"]
 
@@ -95,11 +96,11 @@ def inspect(
 
 def localize(
     recordings: Annotated[
-        list[Path],
+        list[Path] | None,
         typer.Argument(
             help="Recordings with four channels (or 9, 16, ... in ACN order), of any length and rate."
         ),
-    ],
+    ] = None,
     model: Annotated[
         Path | None, typer.Option(help="Folder of a run of a scored method; otherwise the bundled model.")
     ] = None,
@@ -117,6 +118,13 @@ def localize(
     causal: Annotated[
         bool, typer.Option("--causal", help="Tracks from the past only, as in live use.")
     ] = False,
+    live: Annotated[
+        bool,
+        typer.Option(
+            "--live", help="Read 32-bit floats of four channels from standard input; print JSON lines."
+        ),
+    ] = False,
+    rate: Annotated[int, typer.Option(help="Sample rate of the live input in hertz.")] = 48000,
     html: Annotated[
         bool, typer.Option("--html", help="Also NAME.html: a page with sound, map and timeline in one file.")
     ] = False,
@@ -124,6 +132,8 @@ def localize(
     """Estimate directions over time in your own recordings: tracks, counts, a map and a timeline.
 
     Example: `torchmcl localize concert.wav`
+
+    Example: `arecord --channels 4 --rate 48000 --format FLOAT_LE | torchmcl localize --live --format acn-sn3d`
 
     Writes NAME.csv and NAME-dcase2019.csv (DCASE), NAME-labels.txt (Audacity), NAME.jsonl (ODAS), NAME.json,
     NAME-counts.csv, NAME-hypotheses.csv, NAME-map.png and NAME-timeline.png.
@@ -134,6 +144,13 @@ def localize(
     from torchmcl.audio.localizer import localize as go
 
     listening = listening_named(prefer, turns=turns, causal=causal)
+    if live:
+        from torchmcl.audio.live import print_live
+
+        print_live(model or BUNDLED_MODEL, rate, convention or "acn-sn3d", listening)
+        return
+    if not recordings:
+        raise UserError("RECORDINGS is missing: name at least one file, or say --live")
     go(recordings, out, model=model or BUNDLED_MODEL, convention=convention, listening=listening)
     if html:
         from torchmcl.web.recordings import write_page

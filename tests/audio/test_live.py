@@ -1,0 +1,96 @@
+"""Live localization: the answers of the offline one, in time, in bounded memory."""
+
+import io
+import json
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from torchmcl.audio.foa import encode
+from torchmcl.audio.live import DELAY, localize_live, read_raw
+from torchmcl.audio.localizer import Listening, Localizer
+from torchmcl.audio.tracks import Candidates, Tracker
+from torchmcl.errors import UserError
+
+
+@pytest.fixture(scope="module")
+def localizer() -> Localizer:
+    return Localizer.from_pretrained()
+
+
+def scene(rate: int, seconds: float = 4.0) -> np.ndarray:
+    """Two noises one after the other from two directions."""
+    noise = np.random.default_rng(0).normal(0, 0.1, round(seconds * rate))
+    half = len(noise) // 2
+    first, second = noise.copy(), noise.copy()
+    first[half:], second[: half - rate // 2] = 0, 0
+    return (encode(first, 0.8, 0.3, "acn-sn3d") + encode(second, -1.5, -0.2, "acn-sn3d")).astype(np.float32)
+
+
+@pytest.mark.parametrize("rate", [16000, 44100])
+def test_live_frames_are_those_of_the_causal_localizer(localizer, rate):
+    sound = scene(rate)
+    offline = localizer(sound, rate, convention="acn-sn3d", listening=Listening(causal=True))
+    cuts = np.cumsum(np.random.default_rng(1).integers(1, rate // 5, 200))
+    pieces = np.split(sound, cuts[cuts < sound.shape[1]], axis=1)
+    live = list(localize_live(localizer, pieces, rate))
+    told = [frame.sources for frame in live]
+    assert any(told)
+    compared = zip(told, offline.sources, strict=False)
+    for ours, theirs in compared:
+        assert [source.track for source in ours] == [source.track for source in theirs]
+        for one, other in zip(ours, theirs, strict=True):
+            assert one.azimuth == pytest.approx(other.azimuth, abs=1e-3)
+            assert one.elevation == pytest.approx(other.elevation, abs=1e-3)
+    counts = np.stack([frame.counts for frame in live])
+    np.testing.assert_allclose(counts[: len(offline.counts)], offline.counts[: len(counts)], atol=1e-3)
+
+
+def test_a_frame_is_told_within_the_stated_delay(localizer):
+    rate = 48000
+    heard = 0.0
+
+    def pieces():
+        nonlocal heard
+        for start in range(0, 3 * rate, 480):
+            heard = (start + 480) / rate
+            yield (
+                scene(rate, 3.0)[:, start : start + 480]
+                if start % 4800 == 0
+                else np.zeros((4, 480), np.float32)
+            )
+
+    for frame in localize_live(localizer, pieces(), rate):
+        assert heard - (frame.time + 0.1) <= DELAY + 0.05
+
+
+def test_raw_samples_are_read_as_they_come_and_checked():
+    samples = np.arange(40, dtype="<f4").reshape(10, 4)
+    [piece] = read_raw(io.BytesIO(samples.tobytes()))
+    np.testing.assert_array_equal(piece, samples.T)
+    with pytest.raises(UserError, match="no number"):
+        list(read_raw(io.BytesIO(np.full(8, np.nan, "<f4").tobytes())))
+
+
+def test_the_command_prints_a_line_for_each_frame():
+    sound = np.ascontiguousarray(scene(16000, 2.0).T).astype("<f4").tobytes()
+    words = [sys.executable, "-m", "torchmcl", "localize", "--live", "--rate", "16000"]
+    ended = subprocess.run(words, input=sound, capture_output=True, check=True)
+    lines = [json.loads(line) for line in ended.stdout.splitlines()]
+    assert [line["time"] for line in lines[:3]] == [0.0, 0.1, 0.2]
+    assert any(line["sources"] for line in lines)
+
+
+def test_a_live_tracker_tells_the_same_and_keeps_nothing():
+    rng = np.random.default_rng(0)
+    with_past, without = Tracker(), Tracker(remember=False)
+    for _ in range(300):
+        vectors = rng.normal(size=(2, 3)) * 0.1 + np.array([[1.0, 0, 0], [0, 1.0, 0]])
+        found = Candidates(vectors / np.linalg.norm(vectors, axis=1, keepdims=True), rng.uniform(0.1, 1, 2))
+        ours, theirs = without.step(found), with_past.step(found)
+        assert [told.track for told in ours] == [told.track for told in theirs]
+        assert all(np.array_equal(a.vector, b.vector) for a, b in zip(ours, theirs, strict=True))
+    assert not without.ended
+    assert all(len(track.filtered) == 1 for track in without.live)
