@@ -6,8 +6,8 @@ import sys
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from fractions import Fraction
-from io import BufferedIOBase
 from pathlib import Path
+from typing import Protocol
 
 import numpy as np
 from jaxtyping import Float
@@ -28,6 +28,12 @@ DELAY = WINDOW * HOP + OUTPUT * HOP
 
 BLOCK = 0.02
 """Seconds that are resampled at a time."""
+
+
+class RawStream(Protocol):
+    """Gives the bytes that have arrived, without waiting for more."""
+
+    def read1(self, size: int, /) -> bytes: ...
 
 
 @dataclass(frozen=True)
@@ -101,7 +107,7 @@ def localize_live(
         rest = [joined[whole:]]
 
 
-def read_raw(stream: BufferedIOBase, block: int = 4096) -> Iterator[Sound]:
+def read_raw(stream: RawStream, block: int = 4096) -> Iterator[Sound]:
     """Interleaved 32-bit floating-point samples of four channels, as they come.
 
     Args:
@@ -139,7 +145,7 @@ def print_live(model: str | Path, sample_rate: int, convention: str, listening: 
         raise UserError("--turns is for recordings: live sound is localized in one pass")
     check_rate(sample_rate, "--rate")
     localizer = Localizer.from_pretrained(model)
-    pieces = read_raw(sys.stdin.buffer)
+    pieces = read_raw(open(sys.stdin.fileno(), "rb", closefd=False))
     used = convention_named(convention)
     for frame in localize_live(localizer, pieces, sample_rate, convention=used, prefer=listening.prefer):
         print(frame.to_json(), flush=True)

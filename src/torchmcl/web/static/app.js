@@ -96,7 +96,7 @@ async function show(status) {
     const frame = document.createElement("iframe");
     frame.title = status.kind === "tables" ? "Report" : "Futures";
     frame.setAttribute("sandbox", "allow-scripts");
-    frame.src = base + (status.kind === "tables" ? "report.html" : "futures.html");
+    frame.src = base + (status.kind === "tables" ? "report.html" : "scene.html");
     $("view").replaceChildren(frame);
   }
   links($("files"), base, status.files.filter((name) => !["view.json", "playback.ogg"].includes(name)));
