@@ -104,9 +104,10 @@ def test_a_wrong_file_is_told_in_a_sentence(server, browser, tmp_path):
 
 def test_doors_are_reached_by_keyboard(server, browser):
     tab, wrong = opened(browser, server, 1280)
+    until(tab, "document.getElementById('tab-tables').hidden")
     tab.focus("#tab-recordings")
     tab.keyboard.press("ArrowRight")
-    assert tab.evaluate("document.activeElement.id") == "tab-tables"
-    assert tab.is_visible("#door-tables")
+    assert tab.evaluate("document.activeElement.id") == "tab-tracks"
+    assert tab.is_visible("#door-tracks")
     assert not tab.is_visible("#door-recordings")
     assert wrong == []

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 from jaxtyping import Float
@@ -30,6 +30,7 @@ BLOCK = 0.02
 """Seconds that are resampled at a time."""
 
 
+@runtime_checkable
 class RawStream(Protocol):
     """Gives the bytes that have arrived, without waiting for more."""
 
@@ -145,10 +146,11 @@ def print_live(model: str | Path, sample_rate: int, convention: str, listening: 
         raise UserError("--turns is for recordings: live sound is localized in one pass")
     check_rate(sample_rate, "--rate")
     localizer = Localizer.from_pretrained(model)
-    pieces = read_raw(open(sys.stdin.fileno(), "rb", closefd=False))
     used = convention_named(convention)
-    for frame in localize_live(localizer, pieces, sample_rate, convention=used, prefer=listening.prefer):
-        print(frame.to_json(), flush=True)
+    with open(sys.stdin.fileno(), "rb", closefd=False) as stream:
+        pieces = read_raw(stream)
+        for frame in localize_live(localizer, pieces, sample_rate, convention=used, prefer=listening.prefer):
+            print(frame.to_json(), flush=True)
 
 
 def _resampled(pieces: Iterable[np.ndarray], source: int, target: int) -> Iterator[Sound]:

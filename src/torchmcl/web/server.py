@@ -17,11 +17,11 @@ from torchmcl.web.analyses import Analyses, Analysis
 from torchmcl.web.guard import LOCAL_HOSTS, Guard
 from torchmcl.web.limits import Limits, media_type
 from torchmcl.web.uploads import check_length, display_name, receive
-from torchmcl.web.work import example_recording
+from torchmcl.web.work import KINDS, example_recording
 
 __all__ = ["create_app", "serve"]
 
-Kind = Literal["recordings", "tables", "predictions", "tracks"]
+Kind = Literal["recordings", "tracks"]
 
 CONFINED = (
     "sandbox allow-scripts; default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; "
@@ -112,7 +112,11 @@ def _add_api(app: FastAPI, limits: Limits) -> None:
     @app.get("/api/limits")
     async def show_limits() -> dict[str, Any]:
         """What the server accepts."""
-        return {"upload_bytes": limits.upload_bytes, "lease_seconds": limits.lease_seconds}
+        return {
+            "doors": list(KINDS),
+            "upload_bytes": limits.upload_bytes,
+            "lease_seconds": limits.lease_seconds,
+        }
 
     @app.post("/api/example", status_code=202)
     async def example(request: Request) -> dict[str, Any]:
@@ -129,20 +133,15 @@ def _add_api(app: FastAPI, limits: Limits) -> None:
         request: Request,
         kind: Kind,
         name: Annotated[str, Query(max_length=300)] = "upload",
-        target: Annotated[list[str] | None, Query(max_length=20)] = None,
-        model: Annotated[str, Query(max_length=64)] = "",
         format: Annotated[str, Query(max_length=20)] = "",
     ) -> dict[str, Any]:
         """Upload a file as the body of the request and start its analysis.
 
-        `name` is for display. `target` names the columns to predict (tables), `model` the analysis whose model
-        predicts (predictions), `format` the convention of the channels (recordings).
+        `name` is for display, `format` is the convention of the channels of a recording.
         """
         analyses: Analyses = _analyses(request)
         check_length(request.headers.get("content-length"), limits, analyses.root)
-        options = {"targets": "\n".join(target or []), "model": model, "format": format}
-        if kind == "predictions":
-            options["model"] = str(_found(request, model).results / "model")
+        options = {"format": format}
         if request.app.state.uploads.locked():
             raise UserError("the server is busy; try again in a minute")
         async with request.app.state.uploads:

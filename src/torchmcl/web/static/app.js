@@ -134,12 +134,13 @@ function door(name) {
 }
 
 function tabs() {
-  DOORS.forEach((name, index) => {
+  DOORS.forEach((name) => {
     $(`tab-${name}`).addEventListener("click", () => door(name));
     $(`tab-${name}`).addEventListener("keydown", (event) => {
       const step = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
       if (!step) return;
-      const next = DOORS[(index + step + DOORS.length) % DOORS.length];
+      const open = DOORS.filter((each) => !$(`tab-${each}`).hidden);
+      const next = open[(open.indexOf(name) + step + open.length) % open.length];
       door(next);
       $(`tab-${next}`).focus();
     });
@@ -231,5 +232,8 @@ $("record").addEventListener("click", async () => {
   recording = false;
 });
 $("record").hidden = !(navigator.mediaDevices && navigator.mediaDevices.getUserMedia && window.AudioWorkletNode);
+call("GET", "api/limits").then((limits) => {
+  for (const name of DOORS) $(`tab-${name}`).hidden = !limits.doors.includes(name);
+}).catch(fail);
 tabs();
 doors();
