@@ -125,8 +125,8 @@ def test_an_analysis_that_nobody_asks_for_is_cancelled_and_removed(client):
     assert not analysis.folder.exists()
 
 
-def test_ten_at_once_all_end(client):
-    answers = [client.post(f"/api/recordings?name={i}.wav", content=sound(seconds=0.5)) for i in range(10)]
+def test_several_at_once_all_end(client):
+    answers = [client.post(f"/api/recordings?name={i}.wav", content=sound(seconds=0.5)) for i in range(4)]
     waiting = {answer.json()["id"] for answer in answers}
     ended: list[str] = []
     limit = time.monotonic() + 120
@@ -137,7 +137,7 @@ def test_ten_at_once_all_end(client):
                 ended.append(state)
                 waiting.discard(identifier)
         time.sleep(0.05)
-    assert ended == ["done"] * 10
+    assert ended == ["done"] * 4
 
 
 def test_limits_are_positive():
