@@ -72,7 +72,9 @@ def test_relaxed_has_one_winner_and_top_n_has_n():
 
 @pytest.mark.parametrize("n", [0, 4, -1])
 def test_n_beyond_the_hypotheses(n):
-    with pytest.raises(ValueError, match=f"n must be between 1 and the number of hypotheses 3, got {n}"):
+    with pytest.raises(
+        ValueError, match=f"n must be (at least 1|between 1 and the number of hypotheses 3), got {n}"
+    ):
         top_n(torch.rand(1, 3), n)
 
 
@@ -80,3 +82,19 @@ def test_n_beyond_the_hypotheses(n):
 def test_epsilon_beyond_its_range(epsilon):
     with pytest.raises(ValueError, match=f"epsilon must be between 0 and 1, got {epsilon}"):
         relaxed(torch.rand(1, 3), epsilon)
+
+
+@pytest.mark.usefixtures("unchecked")
+@pytest.mark.parametrize(
+    ("rule", "message"),
+    [
+        (lambda: winner_takes_all([[1.0]]), "cost must be a tensor, got list"),
+        (lambda: winner_takes_all(torch.ones(1, 2, dtype=torch.long)), "cost must be floating point"),
+        (lambda: top_n(torch.ones(1, 2), n=1.5), r"n must be an integer, got 1\.5"),
+        (lambda: relaxed(torch.ones(1, 2), epsilon=float("nan")), "epsilon must be between 0 and 1, got nan"),
+        (lambda: relaxed(None, epsilon=0.5), "cost must be a tensor, got None"),
+    ],
+)
+def test_arguments_are_named(rule, message):
+    with pytest.raises((TypeError, ValueError), match=message):
+        rule()

@@ -300,8 +300,8 @@ class TestMistakes:
             ),
             ({"active": torch.ones(2, 3)}, TypeError, "active must be a boolean mask, got torch.float32"),
             ({"active": torch.ones(2, 2).bool()}, ValueError, r"active must be \(2, 3\), got \(2, 2\)"),
-            ({"beta": -1.0}, ValueError, r"beta must not be negative, got -1.0"),
-            ({"negatives": 0}, ValueError, r"negatives must be None \(all\) or at least 1, got 0"),
+            ({"beta": -1.0}, ValueError, r"beta must be at least 0, got -1.0"),
+            ({"negatives": 0}, ValueError, "negatives must be at least 1, got 0"),
             (
                 {"assign": partial(top_n, n=6)},
                 ValueError,
@@ -350,6 +350,39 @@ class TestMistakes:
             scoring_loss(self.logits, self.logits)
         with pytest.raises(ValueError, match=r"mass must be \(2, 5\) like logits, got \(2, 4\)"):
             cell_loss(self.logits, torch.zeros(2, 4))
+        with pytest.raises(ValueError, match=r"mass must not be negative, got -1\.0"):
+            cell_loss(self.logits, -torch.ones(2, 5))
+        with pytest.raises(TypeError, match="mass must be floating point"):
+            cell_loss(self.logits, torch.ones(2, 5, dtype=torch.long))
+
+    @pytest.mark.parametrize(
+        ("change", "message"),
+        [
+            ({"beta": float("nan")}, "beta must be at least 0, got nan"),
+            ({"beta": float("inf")}, "beta must be finite, got inf"),
+            ({"beta": "1"}, "beta must be a number, got '1'"),
+            ({"negatives": 1.5}, r"negatives must be an integer, got 1\.5"),
+            ({"assign": None}, "assign must be a rule such as winner_takes_all, got None"),
+            ({"distance": None}, "distance must be a function of two tensors of points, got None"),
+            ({"targets": [[0.0]]}, "targets must be a tensor, got list"),
+            ({"active": torch.ones(2, 3)}, "active must be a boolean mask"),
+            ({"hypotheses": torch.zeros(2, 5, 2)}, "hypotheses must be Hypotheses, got Tensor"),
+            ({"hypotheses": None}, "hypotheses must be Hypotheses, got NoneType"),
+        ],
+    )
+    def test_arguments_are_named(self, change, message):
+        made = Hypotheses(self.points, self.logits)
+        given = {"hypotheses": made, "targets": self.targets, "active": self.active, **change}
+        with pytest.raises((TypeError, ValueError), match=message):
+            rmcl_loss(**given)
+
+
+@pytest.mark.parametrize("slots", [3, 6])
+def test_pit_of_an_empty_batch_is_zero_with_a_graph(slots):
+    points, logits = torch.zeros(0, slots, 2, requires_grad=True), torch.zeros(0, slots, requires_grad=True)
+    loss = pit_loss(points, logits, torch.zeros(0, slots, 2), torch.zeros(0, slots).bool())
+    assert loss.item() == 0
+    loss.backward()
 
 
 @pytest.mark.parametrize("loss", ["mcl", "rmcl", "sampled", "softmax"])

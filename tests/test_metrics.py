@@ -181,3 +181,31 @@ def test_two_processes_give_the_value_of_one(tmp_path: Path) -> None:
     for process in [run([sys.executable, script, str(rank), tmp_path]) for rank in range(2)]:
         output, errors = process.communicate(timeout=300)
         assert output.startswith("equal: EarthMoversDistance"), errors
+
+
+@pytest.mark.usefixtures("unchecked")
+class TestMistakesOfCounting:
+    hypotheses = Hypotheses(torch.zeros(2, 3, 1), torch.zeros(2, 3))
+
+    @pytest.mark.parametrize(
+        ("count", "message"),
+        [(0, "n_hypotheses must be at least 1, got 0"), (2.5, "n_hypotheses must be an integer, got 2.5")],
+    )
+    def test_histogram_needs_hypotheses(self, count, message):
+        with pytest.raises((TypeError, ValueError), match=message):
+            WinnerHistogram(count)
+
+    @pytest.mark.parametrize("metric", [CountRecall(), WinnerHistogram(3)])
+    @pytest.mark.parametrize(
+        ("change", "message"),
+        [
+            ({"active": torch.ones(2, 4)}, "active must be a boolean mask, got torch.float32"),
+            ({"active": torch.ones(2, 3).bool()}, r"active must be \(2, 4\), got \(2, 3\)"),
+            ({"targets": torch.zeros(2, 4, 1).numpy()}, "targets must be a tensor, got ndarray"),
+            ({"hypotheses": None}, "hypotheses must be Hypotheses, got NoneType"),
+        ],
+    )
+    def test_arguments_are_named(self, metric, change, message):
+        given = {"hypotheses": self.hypotheses, "targets": torch.zeros(2, 4, 1), **change}
+        with pytest.raises((TypeError, ValueError), match=message):
+            metric.update(**given)

@@ -7,7 +7,7 @@ import torch
 from jaxtyping import Bool, Float, Int, Shaped
 from torch import Tensor
 
-from torchmcl.errors import check_number
+from torchmcl.errors import check_floats, check_integer, check_number
 
 __all__ = ["Assign", "Assignment", "annealed", "relaxed", "top_n", "winner_takes_all"]
 
@@ -33,9 +33,17 @@ Assign = Callable[[Tensor], Assignment]
 def winner_takes_all(cost: Float[Tensor, "*batch targets hypotheses"]) -> Assignment:
     """Only the best hypothesis learns from a target (eq. 2); of equals, the one with the lowest index.
 
-    >>> winner_takes_all(torch.tensor([[3.0, 1.0, 1.0]])).weights
-    tensor([[0., 1., 0.]])
+    Args:
+        cost: The cost of each hypothesis for each target, `(*batch, targets, hypotheses)`.
+
+    Returns:
+        Weights and winners.
+
+    Example:
+        >>> winner_takes_all(torch.tensor([[3.0, 1.0, 1.0]])).weights
+        tensor([[0., 1., 0.]])
     """
+    check_floats("cost", cost, "*batch hypotheses")
     winners = mask_of(best_index(cost), cost)
     return Assignment(winners.to(cost.dtype), winners)
 
@@ -43,9 +51,19 @@ def winner_takes_all(cost: Float[Tensor, "*batch targets hypotheses"]) -> Assign
 def top_n(cost: Float[Tensor, "*batch targets hypotheses"], n: int) -> Assignment:
     """The `n` best hypotheses learn from a target in equal shares, and all of them count as winners.
 
-    >>> top_n(torch.tensor([[3.0, 1.0, 2.0]]), n=2).weights
-    tensor([[0.0000, 0.5000, 0.5000]])
+    Args:
+        cost: The cost of each hypothesis for each target, `(*batch, targets, hypotheses)`.
+        n: From 1 to the number of hypotheses.
+
+    Returns:
+        Weights and winners.
+
+    Example:
+        >>> top_n(torch.tensor([[3.0, 1.0, 2.0]]), n=2).weights
+        tensor([[0.0000, 0.5000, 0.5000]])
     """
+    check_floats("cost", cost, "*batch hypotheses")
+    check_integer("n", n)
     if not 1 <= n <= cost.shape[-1]:
         raise ValueError(f"n must be between 1 and the number of hypotheses {cost.shape[-1]}, got {n}")
     best = cost.detach().sort(dim=-1, stable=True).indices[..., :n]
@@ -56,11 +74,19 @@ def top_n(cost: Float[Tensor, "*batch targets hypotheses"], n: int) -> Assignmen
 def relaxed(cost: Float[Tensor, "*batch targets hypotheses"], epsilon: float) -> Assignment:
     """The best hypothesis learns with weight `1 - epsilon`, the others share `epsilon`; only the best is a winner.
 
-    >>> relaxed(torch.tensor([[3.0, 1.0, 2.0]]), epsilon=0.5).weights
-    tensor([[0.2500, 0.5000, 0.2500]])
+    Args:
+        cost: The cost of each hypothesis for each target, `(*batch, targets, hypotheses)`.
+        epsilon: From 0 to 1.
+
+    Returns:
+        Weights and winners.
+
+    Example:
+        >>> relaxed(torch.tensor([[3.0, 1.0, 2.0]]), epsilon=0.5).weights
+        tensor([[0.2500, 0.5000, 0.2500]])
     """
-    if not 0 <= epsilon <= 1:
-        raise ValueError(f"epsilon must be between 0 and 1, got {epsilon}")
+    check_floats("cost", cost, "*batch hypotheses")
+    check_number("epsilon", epsilon, 0, 1)
     winners = mask_of(best_index(cost), cost)
     others = cost.shape[-1] - 1
     if others == 0:
@@ -88,6 +114,7 @@ def annealed(cost: Float[Tensor, "*batch targets hypotheses"], temperature: floa
         >>> annealed(torch.tensor([[2.0, 1.0, 1.0]]), temperature=1.0).weights
         tensor([[0.1554, 0.4223, 0.4223]])
     """
+    check_floats("cost", cost, "*batch hypotheses")
     check_number("temperature", temperature, low=0)
     winners = mask_of(best_index(cost), cost)
     if temperature == 0:

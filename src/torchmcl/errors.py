@@ -15,6 +15,7 @@ __all__ = [
     "check_coordinates",
     "check_floats",
     "check_integer",
+    "check_nonnegative",
     "check_number",
     "check_positive",
     "check_shape",
@@ -55,13 +56,14 @@ def check_floats(name: str, value: Any, axes: str = "*batch") -> None:
         raise ValueError(f"{name} must be ({', '.join(names)}), got {tuple(value.shape)}")
 
 
-def check_bools(name: str, value: Any, shape: tuple[int, ...]) -> None:
+def check_bools(name: str, value: Any, shape: tuple[int, ...], why: str = "") -> None:
     """Raise unless `value` is a boolean mask of that shape.
 
     Args:
         name: The name of the argument, for the message.
         value: What the caller passed.
         shape: The shape that it must have.
+        why: What gives it that shape: `"like logits"`.
 
     Raises:
         TypeError: If it is no tensor, or not boolean.
@@ -70,7 +72,7 @@ def check_bools(name: str, value: Any, shape: tuple[int, ...]) -> None:
     _check_tensor(name, value)
     if value.dtype != torch.bool:
         raise TypeError(f"{name} must be a boolean mask, got {value.dtype}")
-    check_shape(name, value, shape)
+    check_shape(name, value, shape, why)
 
 
 def check_shape(name: str, value: Tensor, shape: tuple[int, ...], why: str = "") -> None:
@@ -126,6 +128,26 @@ def check_positive(name: str, value: Tensor) -> None:
         raise ValueError(f"{name} must be positive, got {value.detach().min().item()}")
 
 
+def check_nonnegative(name: str, value: Tensor) -> None:
+    """Raise a `ValueError` if a value is negative or NaN.
+
+    Values that cannot be read, because a graph is being traced or the function is mapped with `torch.vmap`,
+    are not checked.
+
+    Args:
+        name: The name of the argument, for the message.
+        value: A tensor.
+    """
+    if torch.compiler.is_compiling():
+        return
+    try:
+        fits = bool((value >= 0).all())
+    except RuntimeError:
+        return
+    if not fits:
+        raise ValueError(f"{name} must not be negative, got {value.detach().min().item()}")
+
+
 def check_number(
     name: str,
     value: Any,
@@ -133,6 +155,7 @@ def check_number(
     high: int | float = math.inf,
     *,
     open_low: bool = False,
+    finite: bool = False,
 ) -> None:
     """Raise unless `value` is a real number between `low` and `high`; NaN is not.
 
@@ -142,6 +165,7 @@ def check_number(
         low: The least value that is allowed.
         high: The greatest value that is allowed.
         open_low: Whether `low` itself is not allowed.
+        finite: Whether infinity is not allowed.
 
     Raises:
         TypeError: If it is no real number.
@@ -155,6 +179,8 @@ def check_number(
     if isinstance(value, bool) or not isinstance(value, Real):
         raise TypeError(f"{name} must be a number, got {_kind(value)}")
     number = float(value)
+    if finite and math.isinf(number):
+        raise ValueError(f"{name} must be finite, got {value}")
     if not (low <= number <= high and (number > low or not open_low)):
         if high == math.inf:
             wanted = f"above {low}" if open_low else f"at least {low}"

@@ -10,7 +10,15 @@ from torch.nn.functional import softplus
 
 from torchmcl.assignment import Assign, best_index, mask_of, winner_takes_all
 from torchmcl.distances import Distance, check_shapes, cost_matrix, euclidean, pairwise, present
-from torchmcl.hypotheses import Hypotheses
+from torchmcl.errors import (
+    check_bools,
+    check_floats,
+    check_integer,
+    check_nonnegative,
+    check_number,
+    check_shape,
+)
+from torchmcl.hypotheses import Hypotheses, check_hypotheses
 from torchmcl.transport import mixture_cost
 
 __all__ = ["cell_loss", "mcl_loss", "pit_loss", "rmcl_loss", "scoring_loss", "transport_loss"]
@@ -30,13 +38,24 @@ def mcl_loss(
 ) -> Float[Tensor, ""]:
     """The distance of each active target to the hypotheses that `assign` gives it (eq. 2), averaged over targets.
 
-    With `best_target_only`, each item learns from one target alone, the one that costs least: the rule of the
-    baselines with a single hypothesis.
+    Args:
+        hypotheses: K points; scores play no part.
+        targets: `(*batch, targets, dim)`.
+        active: Which targets exist, `(*batch, targets)`; all of them if `None`.
+        distance: Between points.
+        assign: The rule that gives targets to hypotheses.
+        best_target_only: Whether each item learns from one target alone, the one that costs least: the rule of the
+            baselines with a single hypothesis.
 
-    >>> h = Hypotheses(torch.tensor([[0.0], [10.0]]))
-    >>> mcl_loss(h, torch.tensor([[1.0], [12.0]]))
-    tensor(1.5000)
+    Returns:
+        The mean over active targets; 0 where there are none.
+
+    Example:
+        >>> h = Hypotheses(torch.tensor([[0.0], [10.0]]))
+        >>> mcl_loss(h, torch.tensor([[1.0], [12.0]]))
+        tensor(1.5000)
     """
+    check_hypotheses(hypotheses)
     each, _, active = _assigned(hypotheses.points, targets, active, distance, assign)
     if best_target_only:
         best = best_index(each.masked_fill(~active, torch.inf))
@@ -53,17 +72,22 @@ def scoring_loss(
 ) -> Float[Tensor, ""]:
     """Binary cross-entropy of each score against "is this hypothesis a winner" (eq. 6), averaged over the heads.
 
-    `negatives` limits the non-winners that take part to so many, drawn uniformly for each item. Reweighted, each
-    drawn one stands for all that it was drawn from, so that the expected loss is that of all negatives; without,
-    as in the paper, scores come out too high.
+    Args:
+        logits: `(*batch, hypotheses)`.
+        positive: Which hypotheses are winners, `(*batch, hypotheses)`.
+        negatives: How many of the non-winners take part, drawn uniformly for each item; all of them if `None`.
+        reweight: Whether each drawn one stands for all that it was drawn from, so that the expected loss is that of
+            all negatives. Without, as in the paper, scores come out too high.
 
-    >>> scoring_loss(torch.tensor([20.0, -20.0]), torch.tensor([True, False])).round()
-    tensor(0.)
+    Returns:
+        The mean over the heads that take part.
+
+    Example:
+        >>> scoring_loss(torch.tensor([20.0, -20.0]), torch.tensor([True, False])).round()
+        tensor(0.)
     """
-    if logits.shape != positive.shape:
-        raise ValueError(f"positive must be {tuple(logits.shape)} like logits, got {tuple(positive.shape)}")
-    if positive.dtype != torch.bool:
-        raise TypeError(f"positive must be a boolean mask, got {positive.dtype}")
+    check_floats("logits", logits)
+    check_bools("positive", positive, logits.shape, "like logits")
     return _scoring(logits, positive.to(logits.dtype), negatives, reweight)
 
 
@@ -72,14 +96,27 @@ def cell_loss(
 ) -> Float[Tensor, ""]:
     """Cross-entropy of `softmax(logits)` against `mass`, the share of an item's targets in each cell.
 
-    Averaged over the items that have targets; where all of `mass` is 0, one distribution over the cells has
-    nothing to say.
+    An item whose `mass` is 0 everywhere has no targets and does not count.
 
-    >>> cell_loss(torch.zeros(4), torch.tensor([0.5, 0.5, 0.0, 0.0]))
-    tensor(1.3863)
+    Args:
+        logits: `(*batch, hypotheses)`.
+        mass: `(*batch, hypotheses)`, not negative.
+
+    Returns:
+        The mean over the items that have targets; 0 where there are none.
+
+    Example:
+        >>> cell_loss(torch.zeros(4), torch.tensor([0.5, 0.5, 0.0, 0.0]))
+        tensor(1.3863)
     """
-    if logits.shape != mass.shape:
-        raise ValueError(f"mass must be {tuple(logits.shape)} like logits, got {tuple(mass.shape)}")
+    check_floats("logits", logits)
+    check_floats("mass", mass)
+    check_shape("mass", mass, logits.shape, "like logits")
+    check_nonnegative("mass", mass)
+    return _cell_entropy(logits, mass)
+
+
+def _cell_entropy(logits: Tensor, mass: Tensor) -> Tensor:
     entropy = -(mass * logits.log_softmax(-1)).sum(-1)
     return entropy.sum() / (mass.sum(-1) > 0).sum().clamp(min=1)
 
@@ -99,16 +136,30 @@ def rmcl_loss(
 
     The scores learn by `scoring_loss` when the link of the hypotheses is `"sigmoid"` and by `cell_loss` when it
     is `"softmax"`. An item without active targets contributes negatives to the former and nothing to the latter.
-    The former is a mean over hypotheses: where there are many, a `beta` in proportion keeps the weight of each score.
 
-    >>> h = Hypotheses(torch.tensor([[0.0], [10.0]]), torch.tensor([20.0, -20.0]))
-    >>> rmcl_loss(h, torch.tensor([[1.0]])).round(decimals=4)
-    tensor(1.)
+    Args:
+        hypotheses: K points with scores.
+        targets: `(*batch, targets, dim)`.
+        active: Which targets exist, `(*batch, targets)`; all of them if `None`.
+        distance: Between points.
+        assign: The rule that gives targets to hypotheses.
+        beta: The weight of the scores. `scoring_loss` is a mean over hypotheses: where there are many, a `beta` in
+            proportion keeps the weight of each score.
+        negatives: As in `scoring_loss`; `None` with the link `"softmax"`.
+        reweight: As in `scoring_loss`.
+
+    Returns:
+        The loss of the points plus `beta` times the loss of the scores.
+
+    Example:
+        >>> h = Hypotheses(torch.tensor([[0.0], [10.0]]), torch.tensor([20.0, -20.0]))
+        >>> rmcl_loss(h, torch.tensor([[1.0]])).round(decimals=4)
+        tensor(1.)
     """
+    check_hypotheses(hypotheses)
     if hypotheses.logits is None:
         raise ValueError("hypotheses have no scores: rmcl_loss needs logits, mcl_loss works without")
-    if beta < 0:
-        raise ValueError(f"beta must not be negative, got {beta}")
+    check_number("beta", beta, 0, finite=True)
     each, won, active = _assigned(hypotheses.points, targets, active, distance, assign)
     if hypotheses.link == "sigmoid":
         positive = won.clamp(max=1).to(hypotheses.logits.dtype)
@@ -119,7 +170,7 @@ def rmcl_loss(
         )
     else:
         mass = won / won.sum(-1, keepdim=True).clamp(min=1)
-        scoring = cell_loss(hypotheses.logits, mass.to(hypotheses.logits.dtype))
+        scoring = _cell_entropy(hypotheses.logits, mass.to(hypotheses.logits.dtype))
     return torch.add(_average(each, active), scoring, alpha=beta)
 
 
@@ -135,13 +186,23 @@ def transport_loss(
     Differentiable almost everywhere in the points (the gradient is the optimal plan) and in the scores (the dual
     potentials). It adds to `mcl_loss` and `scoring_loss` by plain addition.
 
-    Right where the active targets of an input are its whole answer, as in localisation. Wrong where an input
+    Right where the active targets of an input are its whole answer, as in localization. Wrong where an input
     carries one sample of a distribution: the expected transport cost to a single target is least when all
-    hypotheses sit at the median, and so they collapse. Use `rmcl_loss` there.
+    hypotheses sit at the median, and so they collapse. Use `energy_loss` or `rmcl_loss` there.
 
-    >>> h = Hypotheses(torch.tensor([[0.0], [10.0]]))
-    >>> transport_loss(h, torch.tensor([[0.0], [10.0]]))
-    tensor(0.)
+    Args:
+        hypotheses: K points with scores.
+        targets: `(*batch, targets, dim)`.
+        active: Which targets exist, `(*batch, targets)`; all of them if `None`.
+        distance: Between points.
+
+    Returns:
+        The mean over the items that have an active target; 0 where there are none.
+
+    Example:
+        >>> h = Hypotheses(torch.tensor([[0.0], [10.0]]))
+        >>> transport_loss(h, torch.tensor([[0.0], [10.0]]))
+        tensor(0.)
     """
     cost, valid = mixture_cost(hypotheses, targets, active, distance=distance)
     return (cost * valid).sum() / valid.sum().clamp(min=1)
@@ -158,22 +219,31 @@ def pit_loss(
     """Permutation invariant training (eq. 13): slots and targets are matched at the least total cost.
 
     A match costs the cross-entropy of the slot's activity plus, where the target is active, the distance: one
-    permutation for both terms. The loss is the mean cross-entropy over slots plus the mean distance over active
-    targets, of the matched pairs.
+    permutation for both terms.
 
-    >>> points, there = torch.tensor([[0.0], [10.0]]), torch.tensor([20.0, 20.0])
-    >>> pit_loss(points, there, points.flip(0), torch.tensor([True, True])).round(decimals=4)
-    tensor(0.)
+    Args:
+        points: One for each slot, `(*batch, slots, dim)`.
+        activity_logits: Whether each slot is active, before the sigmoid, `(*batch, slots)`.
+        targets: `(*batch, slots, dim)`.
+        active: Which targets exist, `(*batch, slots)`.
+        distance: Between points.
+
+    Returns:
+        The mean cross-entropy over slots plus the mean distance over active targets, of the matched pairs; 0 for an
+        empty batch.
+
+    Example:
+        >>> points, there = torch.tensor([[0.0], [10.0]]), torch.tensor([20.0, 20.0])
+        >>> pit_loss(points, there, points.flip(0), torch.tensor([True, True])).round(decimals=4)
+        tensor(0.)
     """
     check_shapes(points, targets, active)
     if targets.shape != points.shape:
         raise ValueError(
             f"targets must be {tuple(points.shape)}, one for each slot, got {tuple(targets.shape)}"
         )
-    if activity_logits.shape != points.shape[:-1]:
-        raise ValueError(
-            f"activity_logits must be {tuple(points.shape[:-1])}, got {tuple(activity_logits.shape)}"
-        )
+    check_floats("activity_logits", activity_logits)
+    check_shape("activity_logits", activity_logits, points.shape[:-1])
     geometry, active = cost_matrix(points, targets, active, distance=distance)
     geometry = geometry * active[..., None]
     logits = activity_logits[..., None, :]
@@ -181,13 +251,16 @@ def pit_loss(
     slots = _match((geometry + activity).detach())[..., None]
     matched_geometry = geometry.take_along_dim(slots, -1)
     matched_activity = activity.take_along_dim(slots, -1)
-    return matched_activity.mean() + matched_geometry.sum() / active.sum().clamp(min=1)
+    mean_activity = matched_activity.sum() / max(matched_activity.numel(), 1)
+    return mean_activity + matched_geometry.sum() / active.sum().clamp(min=1)
 
 
 def _assigned(
     points: Tensor, targets: Tensor, active: Tensor | None, distance: Distance, assign: Assign
 ) -> tuple[Tensor, Tensor, Tensor]:
     """What each target costs under `assign`, how many active ones each hypothesis won, and which are active."""
+    if not callable(assign):
+        raise TypeError(f"assign must be a rule such as winner_takes_all, got {assign!r}")
     targets, active = present(points, targets, active)
     if assign is not winner_takes_all:
         cost = pairwise(points, targets, distance)
@@ -202,8 +275,8 @@ def _assigned(
 
 def _scoring(logits: Tensor, positive: Tensor, negatives: int | None, reweight: bool) -> Tensor:
     """`scoring_loss` with `positive` as numbers, 1 or 0."""
-    if negatives is not None and negatives < 1:
-        raise ValueError(f"negatives must be None (all) or at least 1, got {negatives}")
+    if negatives is not None:
+        check_integer("negatives", negatives)
     sign = torch.rsub(positive, 1, alpha=2)  # 1 - 2 * positive in one operation
     entropy = softplus(logits * sign)
     if negatives is None:

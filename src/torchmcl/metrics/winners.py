@@ -9,7 +9,9 @@ from torchmetrics import Metric
 
 from torchmcl.assignment import winner_takes_all
 from torchmcl.distances import Distance, cost_matrix, euclidean
-from torchmcl.hypotheses import Hypotheses
+from torchmcl.distances import present as active_targets
+from torchmcl.errors import check_integer
+from torchmcl.hypotheses import Hypotheses, check_hypotheses
 
 __all__ = ["CountRecall", "WinnerHistogram"]
 
@@ -42,13 +44,16 @@ class CountRecall(Metric):
         targets: Float[Tensor, "*batch targets dim"],
         active: Bool[Tensor, "*batch targets"] | None = None,
     ) -> None:
-        """Add the items of a batch."""
-        present = targets.new_ones(targets.shape[:-1], dtype=torch.bool) if active is None else active
+        """Add the items of a batch.
+
+        Args:
+            hypotheses: K points with sigmoid scores.
+            targets: `(*batch, targets, dim)`.
+            active: Which targets exist, `(*batch, targets)`; all of them if `None`.
+        """
+        check_hypotheses(hypotheses)
+        _, present = active_targets(hypotheses.points, targets, active)
         count = hypotheses.count.round()
-        if count.shape != present.shape[:-1]:
-            raise ValueError(
-                f"targets has batch axes {tuple(present.shape[:-1])}, hypotheses have {tuple(count.shape)}"
-            )
         self.right = self.right + (count == present.sum(-1)).sum()
         self.total = self.total + count.numel()
 
@@ -61,6 +66,10 @@ class WinnerHistogram(Metric):
     """In how many items each hypothesis is the nearest to at least one active target.
 
     Shows collapse: hypotheses that `never` win have stopped learning. All zeros before the first item.
+
+    Args:
+        n_hypotheses: K.
+        distance: Between points.
 
     >>> metric = WinnerHistogram(3)
     >>> metric.update(Hypotheses(torch.tensor([[[0.0], [1.0], [2.0]]])), torch.tensor([[[0.1], [1.9]]]))
@@ -76,6 +85,7 @@ class WinnerHistogram(Metric):
 
     def __init__(self, n_hypotheses: int, distance: Distance = euclidean, **kwargs: Any) -> None:
         super().__init__(**kwargs)
+        check_integer("n_hypotheses", n_hypotheses)
         self.n_hypotheses = n_hypotheses
         self.distance = distance
         self.add_state("counts", torch.zeros(n_hypotheses, dtype=torch.long), dist_reduce_fx="sum")
@@ -86,7 +96,14 @@ class WinnerHistogram(Metric):
         targets: Float[Tensor, "*batch targets dim"],
         active: Bool[Tensor, "*batch targets"] | None = None,
     ) -> None:
-        """Add the items of a batch."""
+        """Add the items of a batch.
+
+        Args:
+            hypotheses: K points.
+            targets: `(*batch, targets, dim)`.
+            active: Which targets exist, `(*batch, targets)`; all of them if `None`.
+        """
+        check_hypotheses(hypotheses)
         if hypotheses.n_hypotheses != self.n_hypotheses:
             raise ValueError(f"there are {hypotheses.n_hypotheses} hypotheses, not {self.n_hypotheses}")
         cost, active = cost_matrix(hypotheses.points.detach(), targets, active, distance=self.distance)
