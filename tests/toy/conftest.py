@@ -5,8 +5,9 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from torchmcl.toy.command import run_seeds
-from torchmcl.toy.experiment import Run
+from torchmcl.runs import RunFolder
+from torchmcl.toy.experiment import run_seeds
+from torchmcl.toy.outcomes import Run
 from torchmcl.toy.presets import Settings
 
 GRID = 10
@@ -33,9 +34,10 @@ def tiny() -> Settings:
 @pytest.fixture(scope="session")
 def tiny_out(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Where `tiny_run` is kept, as the command keeps it."""
-    return tmp_path_factory.mktemp("toy")
+    return tmp_path_factory.mktemp("toy") / "out"
 
 
 @pytest.fixture(scope="session")
 def tiny_run(tiny: Settings, tiny_out: Path) -> Run:
-    return run_seeds(tiny, range(1), tiny_out, Console(quiet=True), size=GRID)[0]
+    with RunFolder.open(tiny_out, {"command": "toy"}):
+        return run_seeds(tiny, range(1), tiny_out, Console(quiet=True), size=GRID)[0]

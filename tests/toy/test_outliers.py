@@ -17,7 +17,7 @@ def test_numbers_figure_and_the_mark_of_outliers(tiny, tmp_path):
     assert (found["outliers"], found["threshold"]) == (RHO, THRESHOLD) == (0.02, 0.005)
     assert set(found["models"]) == {"rmcl", "rmcl_clean", "smcl"}
     for case, numbers in found["models"].items():
-        config = json.loads((tmp_path / f"models/tiny/seed0/{case}/config.json").read_text())
+        config = json.loads((tmp_path / f"models/tiny/seed0/{case}/settings.json").read_text())
         assert config["settings"]["outliers"] == (0 if case == "rmcl_clean" else RHO)
         assert numbers["emd_mean"] > found["floor_mean"]
     smcl = found["models"]["smcl"]

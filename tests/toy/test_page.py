@@ -11,9 +11,11 @@ import pytest
 import torch
 from playwright.sync_api import Page, sync_playwright
 
+from torchmcl.runs.figures import save_figure
 from torchmcl.toy.evaluate import predict
-from torchmcl.toy.experiment import Run, results
-from torchmcl.toy.figures import figure1, save
+from torchmcl.toy.experiment import results, table
+from torchmcl.toy.figures import figure1
+from torchmcl.toy.outcomes import Run
 from torchmcl.toy.page import page
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
@@ -25,9 +27,10 @@ browser_needed = pytest.mark.skipif(
 @pytest.fixture(scope="module")
 def report(tiny_run: Run, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("report")
-    save(figure1(tiny_run), folder / "figure1.png", dpi=40)
-    path = folder / "report.html"
-    path.write_text(page(tiny_run, results([tiny_run]), folder / "figure1.png"), encoding="utf-8")
+    save_figure(figure1(tiny_run), folder / "figure1", dpi=40)
+    path, numbers = folder / "report.html", results([tiny_run])
+    text = page(tiny_run, numbers, table(numbers).html(), folder / "figure1.png")
+    path.write_text(text, encoding="utf-8")
     return path
 
 

@@ -35,7 +35,7 @@ def toy(
     """
     from rich.console import Console
 
-    from torchmcl.toy.command import toy as go
+    from torchmcl.toy.experiment import toy as go
     from torchmcl.toy.presets import preset as settings_named
 
     go(

@@ -77,8 +77,8 @@ def draw(n: int, seed: int, *, outliers: float = 0.0, device: str | torch.device
     targets = sample(t[:, None].expand(n, 2), generator=random)
     pair = torch.rand(n, generator=random, device=device) < pair_probability(t)
     if outliers:
-        struck = torch.rand(n, 2, 1, generator=random, device=device) < outliers
-        targets = torch.where(struck, _cauchy((n, 2), random), targets)
+        is_outlier = torch.rand(n, 2, 1, generator=random, device=device) < outliers
+        targets = torch.where(is_outlier, _cauchy((n, 2), random), targets)
     return Samples(t[:, None], targets, torch.stack([torch.ones_like(pair), pair], dim=-1))
 
 

@@ -1,108 +1,132 @@
-"""The experiment of Section 3.4: models trained or found, evaluated, and their numbers."""
+"""The experiment of Section 3.4, as `torchmcl toy` runs it: models, numbers, figure and page in one folder."""
 
-import hashlib
-import json
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import torch
+from rich.console import Console
 
 import torchmcl
-from torchmcl.runs.files import write_json
-from torchmcl.runs.progress import Bar
-from torchmcl.toy import store
-from torchmcl.toy.evaluate import Evaluation, evaluate, predict, winner_entropy
-from torchmcl.toy.floor import TIMES, floor
+from torchmcl.errors import UserError
+from torchmcl.runs import RunFolder, write_json, write_text
+from torchmcl.runs.figures import save_figure
+from torchmcl.runs.progress import bar
+from torchmcl.runs.tables import Column, Row, Table
+from torchmcl.toy import figures, page
+from torchmcl.toy.floor import floor
 from torchmcl.toy.models import ENSEMBLES, METHODS, NAMES, Method
+from torchmcl.toy.outcomes import GRID_SIZE, Run, run_model, work
 from torchmcl.toy.presets import Settings
-from torchmcl.toy.train import Trained, samples, steps, train
+from torchmcl.toy.train import samples
 
-__all__ = ["GRID_SIZE", "Outcome", "Run", "identity", "results", "run", "run_model", "work"]
+__all__ = ["check_seeds", "results", "run_seeds", "table", "toy"]
 
-GRID_SIZE = 100
-"""The density is evaluated on so many cells a side."""
-
-EVALUATION_UNITS = 400.0
-"""What an evaluation is worth on the progress bar, in training steps of a single network."""
+MOST_SEEDS = 1000
 
 
-@dataclass(frozen=True)
-class Outcome:
-    """A trained model and its numbers."""
-
-    trained: Trained
-    evaluation: Evaluation
-
-
-@dataclass(frozen=True)
-class Run:
-    """All models of one seed."""
-
-    settings: Settings
-    seed: int
-    outcomes: dict[Method, Outcome]
-
-
-def work(settings: Settings, methods: tuple[Method, ...] = METHODS) -> float:
-    """How much there is to do for one seed, in steps of a single network."""
-    return sum(_training_units(method, settings) + EVALUATION_UNITS for method in methods)
-
-
-def run(
+def toy(
     settings: Settings,
+    *,
     seed: int,
-    folder: Path,
-    bar: Bar,
+    seeds: int,
+    out: Path,
+    animate: bool,
+    console: Console,
+    ensembles: bool = True,
+    size: int = GRID_SIZE,
+) -> dict[str, Any]:
+    """Train and evaluate what `out` does not hold, write results, figure, page and animation, print the table.
+
+    Args:
+        settings: Of the training.
+        seed: The first seed.
+        seeds: How many.
+        out: The folder; other processes are locked out meanwhile.
+        animate: Whether to write the animation as well.
+        console: Where progress and table are shown.
+        ensembles: Whether to train the ensembles.
+        size: Cells a side of the grid of the evaluation.
+
+    Returns:
+        What `results.json` holds.
+    """
+    check_seeds(seed, seeds)
+    methods = METHODS if ensembles else tuple(method for method in METHODS if method not in ENSEMBLES)
+    with RunFolder.open(out, {"command": "toy"}):
+        runs = run_seeds(settings, range(seed, seed + seeds), out, console, methods=methods, size=size)
+        numbers = {**results(runs), "settings": asdict(settings)}
+        save_figure(figures.figure1(runs[0]), out / "figure1")
+        shown = table(numbers)
+        write_text(out / "report.html", page.page(runs[0], numbers, shown.html(), out / "figure1.png"))
+        if animate:
+            figures.animation(runs[0], out / "animation.gif")
+        write_json(out / "results.json", numbers)
+    console.print(shown.terminal())
+    written = ["results.json", "figure1.png", "figure1.pdf", "report.html", "models"]
+    console.print(
+        f"{out}: {', '.join(written + ['animation.gif'] * animate)}", soft_wrap=True, highlight=False
+    )
+    return numbers
+
+
+def check_seeds(seed: int, seeds: int = 1) -> None:
+    """Refuse seeds that are none, and more of them than anybody can wait for.
+
+    Args:
+        seed: The first seed.
+        seeds: How many.
+    """
+    if not 1 <= seeds <= MOST_SEEDS:
+        raise UserError(f"--seeds must be 1 to {MOST_SEEDS}, got {seeds}")
+    if not 0 <= seed < 2**32:
+        raise UserError(f"--seed must be 0 to {2**32 - 1}, got {seed}")
+
+
+def run_seeds(
+    settings: Settings,
+    seeds: range,
+    out: Path,
+    console: Console,
     *,
     methods: tuple[Method, ...] = METHODS,
     size: int = GRID_SIZE,
-) -> Run:
-    """Train and evaluate what `folder` does not hold yet; each model is kept as soon as it is ready."""
-    outcomes = {
-        method: run_model(method, settings, seed, folder / method, bar, size=size) for method in methods
-    }
-    return Run(settings, seed, outcomes)
+) -> list[Run]:
+    """All models of all seeds, each kept in a run folder of its own.
 
+    Args:
+        settings: Of the training.
+        seeds: One run each.
+        out: The folder that holds the models.
+        console: Where progress is shown.
+        methods: What is trained.
+        size: Cells a side of the grid of the evaluation.
 
-def run_model(
-    method: Method, settings: Settings, seed: int, folder: Path, bar: Bar, *, size: int = GRID_SIZE
-) -> Outcome:
-    """One model, trained unless it is there, evaluated on a grid of `size x size` unless it has been."""
-    config = identity(method, settings, seed)
-    units = _training_units(method, settings)
-    with bar.stage(f"seed {seed}: training {NAMES[method]}", units) as advance:
-        trained = store.load(folder, method, settings, config)
-        if trained is None:
-            trained = train(
-                method, settings, seed, samples(settings, seed), advance=lambda part: advance(units * part)
-            )
-            store.save(folder, trained, config)
-    with bar.stage(f"seed {seed}: evaluating {NAMES[method]}", EVALUATION_UNITS) as advance:
-        path = folder / "evaluation.json"
-        about = {"model": _fingerprint(folder / "model.safetensors"), "grid": size}
-        evaluation = _read_evaluation(path, about)
-        if evaluation is None:
-            _, validation = samples(settings, seed)
-            evaluation = evaluate(
-                predict(trained.network, TIMES),
-                TIMES,
-                winner_entropy(trained.network, validation),
-                size=size,
-                advance=lambda: advance(EVALUATION_UNITS / len(TIMES)),
-            )
-            write_json(path, {**about, **asdict(evaluation)})
-    return Outcome(trained, evaluation)
-
-
-def identity(method: Method, settings: Settings, seed: int) -> dict[str, Any]:
-    """What must be equal for a trained model to be taken in place of a new one."""
-    versions = {"torchmcl": torchmcl.__version__, "torch": torch.__version__}
-    return {"method": method, "seed": seed, "settings": asdict(settings), **versions}
+    Returns:
+        The run of each seed.
+    """
+    found = []
+    with bar(work(settings, methods) * len(seeds), console) as progress:
+        for seed in seeds:
+            data = samples(settings, seed)
+            folder = out / "models" / settings.name / f"seed{seed}"
+            outcomes = {
+                method: run_model(method, settings, seed, data, folder / method, progress, size=size)
+                for method in methods
+            }
+            found.append(Run(settings, seed, outcomes))
+    return found
 
 
 def results(runs: list[Run]) -> dict[str, Any]:
-    """What `results.json` holds: numbers of one seed, or their means over several, with each seed under `runs`."""
+    """What `results.json` holds: numbers of one seed, or their means over several, with each seed under `runs`.
+
+    Args:
+        runs: One for each seed.
+
+    Returns:
+        Plain values.
+    """
     numbers = {run.seed: _numbers(run) for run in runs}
     first = runs[0]
     found: dict[str, Any] = {
@@ -119,7 +143,43 @@ def results(runs: list[Run]) -> dict[str, Any]:
     return found
 
 
-def _numbers(run: Run) -> dict[str, Any]:
+COLUMNS = {
+    "emd_mean": Column("EMD", 4, "min"),
+    "emd_mean_sampled": Column("EMD, samples", 4, "min"),
+    "excess": Column("excess", 1, "min", 100.0, " %"),
+    "oracle_mean": Column("oracle", 4, "min"),
+    "centroid_error": Column("to mean", 4),
+    "score_error": Column("score", 4),
+    "winner_entropy": Column("entropy", 3),
+    "train_seconds": Column("seconds", 1),
+}
+"""Of the table, by names in `results.json`; `excess` is the part of the EMD above the floor."""
+
+
+def table(numbers: dict[str, Any]) -> Table:
+    """The numbers of all models as a table.
+
+    Args:
+        numbers: What `results.json` holds.
+
+    Returns:
+        The table.
+    """
+    seeds = numbers.get("seeds", [numbers["seed"]])
+    shown = f"means over seeds {seeds[0]} to {seeds[-1]}" if len(seeds) > 1 else f"seed {seeds[0]}"
+    floor_mean = numbers["floor_mean"]
+    rows = [
+        Row(
+            NAMES[method],
+            [values["emd_mean"] / floor_mean - 1 if key == "excess" else values[key] for key in COLUMNS],
+        )
+        for method, values in numbers["models"].items()
+    ]
+    best = Row("best 20 points", [floor_mean, *[None] * (len(COLUMNS) - 1)], ranked=False)
+    return Table(f"Preset {numbers['preset']}, {shown}", list(COLUMNS.values()), [*rows, best], "model")
+
+
+def _numbers(run: Run) -> dict[Any, Any]:
     return {
         method: {**asdict(outcome.evaluation), "train_seconds": outcome.trained.seconds}
         for method, outcome in run.outcomes.items()
@@ -134,21 +194,3 @@ def _mean(values: list[Any]) -> Any:
     if isinstance(first, list | tuple):
         return [_mean(list(parts)) for parts in zip(*values, strict=True)]
     return sum(values) / len(values)
-
-
-def _training_units(method: Method, settings: Settings) -> float:
-    return float(steps(method, settings) * (settings.hypotheses if method in ENSEMBLES else 1))
-
-
-def _fingerprint(path: Path) -> str:
-    return hashlib.sha256(path.read_bytes()).hexdigest()
-
-
-def _read_evaluation(path: Path, about: dict[str, Any]) -> Evaluation | None:
-    try:
-        found = json.loads(path.read_text(encoding="utf-8"))
-        if any(found.pop(key) != value for key, value in about.items()):
-            return None
-        return Evaluation(**{**found, "emd": [(t, value) for t, value in found["emd"]]})
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
-        return None

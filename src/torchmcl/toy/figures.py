@@ -17,12 +17,12 @@ from torchmcl.hypotheses import Hypotheses
 from torchmcl.runs.files import atomic
 from torchmcl.toy import drawing
 from torchmcl.toy.evaluate import predict
-from torchmcl.toy.experiment import Run
 from torchmcl.toy.floor import TIMES, floor
 from torchmcl.toy.models import ENSEMBLES, NAMES, Method
+from torchmcl.toy.outcomes import Run
 from torchmcl.toy.train import PATH_TIMES
 
-__all__ = ["LOOK", "SHOWN_TIMES", "animation", "figure1", "legend_of", "save"]
+__all__ = ["LOOK", "SHOWN_TIMES", "animation", "figure1", "legend_of"]
 
 SHOWN_TIMES = (0.1, 0.6, 0.9)
 LOOK: Any = {
@@ -78,13 +78,6 @@ def animation(run: Run, path: Path, method: Method = "rmcl") -> None:
         frames = [*range(last + 1), *[last] * 12]
         with atomic(path) as temporary:
             FuncAnimation(figure, draw, frames=frames).save(temporary, writer=PillowWriter(fps=8))
-
-
-def save(figure: Figure, path: Path, dpi: int = 160) -> None:
-    """Write the figure in the format of its suffix, the same bytes for the same figure."""
-    metadata = {".pdf": {"CreationDate": None}, ".png": {"Software": None}}[path.suffix]
-    with atomic(path) as temporary:
-        figure.savefig(temporary, dpi=dpi, metadata=metadata)
 
 
 def _emd_panel(figure: Figure, where: Any, run: Run) -> None:

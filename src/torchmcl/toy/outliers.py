@@ -9,23 +9,24 @@ from matplotlib import rc_context
 from matplotlib.axes import Axes
 from matplotlib.cm import ScalarMappable
 from matplotlib.figure import Figure
-from rich.box import SIMPLE_HEAD
 from rich.console import Console
-from rich.table import Table
 from torch import Tensor
 
 import torchmcl
-from torchmcl.errors import UserError
 from torchmcl.hypotheses import Hypotheses
-from torchmcl.runs.files import write_json
+from torchmcl.runs import RunFolder, write_json
+from torchmcl.runs.figures import save_figure
 from torchmcl.runs.progress import bar
+from torchmcl.runs.tables import Column, Row, Table
 from torchmcl.toy import drawing, figures
 from torchmcl.toy.data import draw
 from torchmcl.toy.evaluate import exact_emd, predict
-from torchmcl.toy.experiment import GRID_SIZE, Outcome, run_model, work
+from torchmcl.toy.experiment import check_seeds
 from torchmcl.toy.floor import TIMES, floor
 from torchmcl.toy.models import Method
+from torchmcl.toy.outcomes import GRID_SIZE, Outcome, run_model, work
 from torchmcl.toy.presets import Settings
+from torchmcl.toy.train import samples
 
 __all__ = ["RHO", "THRESHOLD", "figure", "toy_outliers"]
 
@@ -64,34 +65,49 @@ class Numbers:
 def toy_outliers(
     settings: Settings, *, seed: int, out: Path, console: Console, size: int = GRID_SIZE
 ) -> dict[str, Any]:
-    """Train what `out` does not hold, write results and figure, print the table."""
-    if seed < 0:
-        raise UserError(f"--seed must not be negative, got {seed}")
-    methods = tuple(method for method, _ in CASES.values())
-    outcomes: dict[Case, Outcome] = {}
-    with bar(work(settings, methods), console) as progress:
-        for case, (method, _) in CASES.items():
-            corrupted = settings if case == "rmcl_clean" else replace(settings, outliers=RHO)
-            folder = out / "models" / settings.name / f"seed{seed}" / case
-            outcomes[case] = run_model(method, corrupted, seed, folder, progress, size=size)
-    numbers = {case: _numbers(outcome, size) for case, outcome in outcomes.items()}
-    results = {
-        "preset": settings.name,
-        "seed": seed,
-        "torchmcl": torchmcl.__version__,
-        "torch": torch.__version__,
-        "outliers": RHO,
-        "threshold": THRESHOLD,
-        "floor_mean": floor().mean().item(),
-        "models": {case: asdict(each) for case, each in numbers.items()},
-    }
-    drawn = figure(outcomes)
-    for suffix in (".png", ".pdf"):
-        figures.save(drawn, out / f"outliers{suffix}")
-    write_json(out / "results.json", results)
-    _print(settings, seed, numbers, console)
+    """Train what `out` does not hold, write results and figure, print the table.
+
+    Args:
+        settings: Of the training.
+        seed: Of the training.
+        out: The folder; other processes are locked out meanwhile.
+        console: Where progress and table are shown.
+        size: Cells a side of the grid of the evaluation.
+
+    Returns:
+        What `results.json` holds.
+    """
+    check_seeds(seed)
+    with RunFolder.open(out, {"command": "toy-outliers"}):
+        outcomes = _outcomes(settings, seed, out, console, size)
+        numbers = {case: _numbers(outcome, size) for case, outcome in outcomes.items()}
+        results = {
+            "preset": settings.name,
+            "seed": seed,
+            "torchmcl": torchmcl.__version__,
+            "torch": torch.__version__,
+            "outliers": RHO,
+            "threshold": THRESHOLD,
+            "floor_mean": floor().mean().item(),
+            "models": {case: asdict(each) for case, each in numbers.items()},
+        }
+        save_figure(figure(outcomes), out / "outliers")
+        write_json(out / "results.json", results)
+    console.print(_table(settings, seed, numbers).terminal())
     console.print(f"{out}: results.json, outliers.png, outliers.pdf, models", soft_wrap=True, highlight=False)
     return results
+
+
+def _outcomes(settings: Settings, seed: int, out: Path, console: Console, size: int) -> dict[Case, Outcome]:
+    outcomes: dict[Case, Outcome] = {}
+    clean, corrupted = settings, replace(settings, outliers=RHO)
+    data = {each: samples(each, seed) for each in (clean, corrupted)}
+    with bar(work(settings, tuple(method for method, _ in CASES.values())), console) as progress:
+        for case, (method, _) in CASES.items():
+            own = clean if case == "rmcl_clean" else corrupted
+            folder = out / "models" / settings.name / f"seed{seed}" / case
+            outcomes[case] = run_model(method, own, seed, data[own], folder, progress, size=size)
+    return outcomes
 
 
 def figure(outcomes: dict[Case, Outcome]) -> Figure:
@@ -175,13 +191,17 @@ def _whole_plane(axis: Axes, t: float, rmcl: Hypotheses, colors: ScalarMappable)
     drawing.marks(axis, rmcl, "rmcl", colors)
 
 
-def _print(settings: Settings, seed: int, numbers: dict[Case, Numbers], console: Console) -> None:
-    table = Table(title=f"Preset {settings.name}, seed {seed}: {RHO:.0%} outliers", box=SIMPLE_HEAD)
-    for heading in ("model", "EMD", f"EMD, pruned at {THRESHOLD}", "far hypotheses", "their highest score"):
-        table.add_column(heading, justify="left" if heading == "model" else "right")
+def _table(settings: Settings, seed: int, numbers: dict[Case, Numbers]) -> Table:
+    columns = [
+        Column("EMD", 4),
+        Column(f"EMD, pruned at {THRESHOLD}", 4),
+        Column("far hypotheses"),
+        Column("their highest score", 4),
+    ]
+    rows = []
     for case, each in numbers.items():
-        pruned = f"{each.emd_mean_pruned:.4f}" if case != "smcl" else "no scores"
-        far = f"{each.highest_far_score:.4f}" if each.far_hypotheses and case != "smcl" else ""
-        table.add_row(CASES[case][1], f"{each.emd_mean:.4f}", pruned, str(each.far_hypotheses), far)
-    table.add_row("best 20 points", f"{floor().mean():.4f}")
-    console.print(table)
+        pruned = each.emd_mean_pruned if case != "smcl" else "no scores"
+        score = each.highest_far_score if each.far_hypotheses and case != "smcl" else None
+        rows.append(Row(CASES[case][1], [each.emd_mean, pruned, each.far_hypotheses, score]))
+    rows.append(Row("best 20 points", [floor().mean().item(), None, None, None]))
+    return Table(f"Preset {settings.name}, seed {seed}: {RHO:.0%} outliers", columns, rows, "model")

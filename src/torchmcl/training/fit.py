@@ -168,6 +168,8 @@ def fit(
         >>> fitted.epochs, len(fitted.history)
         (2, 2)
     """
+    if not 0 <= seed < 2**63:
+        raise ValueError(f"seed is {seed}, must be 0 to {2**63 - 1}")
     validated = validation is not None or isinstance(train, LightningDataModule)
     keep = KeepBest(
         optimization.patience, optimization.monitor, optimization.mode, optimization.keep == "best"

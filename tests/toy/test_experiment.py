@@ -3,6 +3,7 @@
 import json
 import math
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from PIL import Image
@@ -11,11 +12,10 @@ from typer.testing import CliRunner
 
 from torchmcl.cli import app
 from torchmcl.errors import UserError
-from torchmcl.runs.progress import bar
-from torchmcl.toy import experiment
-from torchmcl.toy.command import run_seeds, toy
+from torchmcl.runs import RunFolder
+from torchmcl.toy import outcomes
 from torchmcl.toy.evaluate import Evaluation
-from torchmcl.toy.experiment import results, run, work
+from torchmcl.toy.experiment import results, toy
 from torchmcl.toy.models import METHODS
 
 GRID = 10
@@ -34,15 +34,15 @@ def silent() -> Console:
 def trained(monkeypatch) -> list[str]:
     """The methods that are trained from now on; they are not evaluated."""
     methods: list[str] = []
-    real = experiment.fit
+    real = outcomes.train
 
-    def fit(method, *rest):
+    def train(method, *rest, **options):
         methods.append(method)
-        return real(method, *rest)
+        return real(method, *rest, **options)
 
-    monkeypatch.setattr(experiment, "fit", fit)
+    monkeypatch.setattr(outcomes, "train", train)
     numbers = Evaluation(1.0, 1.0, [(0.0, 1.0)], 1.0, 1.0, 1.0, 1.0)
-    monkeypatch.setattr(experiment, "evaluate", lambda *_, **__: numbers)
+    monkeypatch.setattr(outcomes, "evaluate", lambda *_, **__: numbers)
     return methods
 
 
@@ -77,34 +77,23 @@ def test_ensembles_can_be_left_out(tiny, tmp_path, trained, silent):
         assert image.width > 1500
 
 
-def test_an_interrupted_run_goes_on_with_the_next_model(tiny, tmp_path, trained, monkeypatch, silent):
-    counted = experiment.fit
+def test_a_folder_in_use_a_persons_folder_and_the_root_are_refused_at_once(tiny, tmp_path, trained, silent):
+    def attempt(out):
+        toy(tiny, seed=0, seeds=1, out=out, animate=False, console=silent)
 
-    def interrupted(method, *rest):
-        if len(trained) == 2:
-            raise KeyboardInterrupt
-        return counted(method, *rest)
-
-    monkeypatch.setattr(experiment, "fit", interrupted)
-    with pytest.raises(KeyboardInterrupt):
-        toy(tiny, seed=0, seeds=1, out=tmp_path, animate=False, console=silent)
-    assert not (tmp_path / "results.json").exists()
-    monkeypatch.setattr(experiment, "fit", counted)
-    run_seeds(tiny, range(1), tmp_path, silent)
-    assert trained == list(METHODS)
-
-
-def test_other_settings_and_seeds_are_trained_anew(tiny, tmp_path, trained, silent):
-    with bar(work(tiny), silent) as progress:
-        for settings, seed in ((tiny, 0), (tiny, 0), (replace(tiny, learning_rate=0.1), 0), (tiny, 1)):
-            run(settings, seed, tmp_path, progress, methods=("smcl",))
-    assert trained == ["smcl"] * 3
-
-
-def test_a_model_that_was_trained_anew_is_evaluated_anew(tiny, tmp_path, silent):
-    with bar(work(tiny), silent) as progress:
-        a, b = (run(tiny, seed, tmp_path, progress, methods=("smcl",), size=GRID) for seed in (0, 1))
-    assert a.outcomes["smcl"].evaluation.emd_mean != b.outcomes["smcl"].evaluation.emd_mean
+    with (
+        RunFolder.open(tmp_path / "run", {"command": "toy"}),
+        pytest.raises(UserError, match="another process"),
+    ):
+        attempt(tmp_path / "run")
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "results.json").write_text("{}")
+    with pytest.raises(UserError, match="is no run"):
+        attempt(tmp_path / "mine")
+    with pytest.raises(UserError, match="is the root folder"):
+        attempt(Path("/"))
+    assert trained == []
+    assert (tmp_path / "mine" / "results.json").read_text() == "{}"
 
 
 def test_several_seeds_are_averaged(tiny_run):
@@ -124,10 +113,12 @@ PRESET = "--preset must be one of paper, tuned, got 'papper'"
     ("arguments", "message"),
     [
         (["toy", "--preset", "papper"], PRESET),
-        (["toy", "--seeds", "0"], "--seeds must be at least 1, got 0"),
-        (["toy", "--seed", "-1"], "--seed must not be negative, got -1"),
+        (["toy", "--seeds", "0"], "--seeds must be 1 to 1000, got 0"),
+        (["toy", "--seeds", "1000000000"], "--seeds must be 1 to 1000, got 1000000000"),
+        (["toy", "--seed", "-1"], "--seed must be 0 to 4294967295, got -1"),
+        (["toy", "--seed", str(2**70)], f"--seed must be 0 to 4294967295, got {2**70}"),
         (["toy-outliers", "--preset", "papper"], PRESET),
-        (["toy-outliers", "--seed", "-1"], "--seed must not be negative, got -1"),
+        (["toy-outliers", "--seed", "-1"], "--seed must be 0 to 4294967295, got -1"),
     ],
 )
 def test_wrong_arguments_are_named_before_anything_is_written(arguments, message, tmp_path):

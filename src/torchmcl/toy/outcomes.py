@@ -1,0 +1,162 @@
+"""One toy model in its run folder: trained unless it is there, evaluated unless it has been."""
+
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, ClassVar
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save
+
+import torchmcl
+from torchmcl.errors import UserError
+from torchmcl.runs import Record, RunFolder, atomic
+from torchmcl.runs.progress import Bar
+from torchmcl.toy.data import Samples
+from torchmcl.toy.evaluate import Evaluation, evaluate, predict, winner_entropy
+from torchmcl.toy.floor import TIMES
+from torchmcl.toy.models import ENSEMBLES, NAMES, Method, build
+from torchmcl.toy.presets import Settings
+from torchmcl.toy.train import Trained, steps, train
+
+__all__ = ["GRID_SIZE", "Metrics", "Outcome", "Run", "run_model", "work"]
+
+GRID_SIZE = 100
+"""The density is evaluated on so many cells a side."""
+
+EVALUATION_UNITS = 400.0
+"""What an evaluation is worth on the progress bar, in training steps of a single network."""
+
+PATH = "path.safetensors"
+
+
+@dataclass(frozen=True)
+class Training(Record):
+    """How long the training took, in all of its parts."""
+
+    file: ClassVar[str] = "training.json"
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Metrics(Record):
+    """How close the hypotheses are to p(y | t), on a grid of so many cells a side."""
+
+    file: ClassVar[str] = "metrics.json"
+    grid: int
+    evaluation: Evaluation
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """A trained model and its numbers."""
+
+    trained: Trained
+    evaluation: Evaluation
+
+
+@dataclass(frozen=True)
+class Run:
+    """All models of one seed."""
+
+    settings: Settings
+    seed: int
+    outcomes: dict[Method, Outcome]
+
+
+def work(settings: Settings, methods: tuple[Method, ...]) -> float:
+    """How much there is to do for one seed, in steps of a single network.
+
+    Args:
+        settings: Of the training.
+        methods: What is trained.
+
+    Returns:
+        Units of the progress bar.
+    """
+    return sum(_training_units(method, settings) + EVALUATION_UNITS for method in methods)
+
+
+def run_model(
+    method: Method,
+    settings: Settings,
+    seed: int,
+    data: tuple[Samples, Samples],
+    folder: Path,
+    bar: Bar,
+    *,
+    size: int = GRID_SIZE,
+) -> Outcome:
+    """Train and evaluate what the folder does not hold; killed and called again, it ends with equal weights.
+
+    Args:
+        method: The model.
+        settings: Of its training.
+        seed: Of its training.
+        data: Training and validation set.
+        folder: Its run folder.
+        bar: Is advanced by the units that `work` counts.
+        size: Cells a side of the grid.
+
+    Returns:
+        The model and its numbers.
+    """
+    with RunFolder.open(folder, _identity(method, settings, seed)) as run:
+        units = _training_units(method, settings)
+        with bar.stage(f"seed {seed}: training {NAMES[method]}", units) as advance:
+            if run.state in ("new", "training"):
+                _train(run, method, settings, seed, data, lambda part: advance(units * part))
+            trained = _load(run, method, settings)
+        with bar.stage(f"seed {seed}: evaluating {NAMES[method]}", EVALUATION_UNITS) as advance:
+            metrics = run.read(Metrics)
+            if metrics is None or metrics.grid != size:
+                evaluation = evaluate(
+                    predict(trained.network, TIMES),
+                    TIMES,
+                    winner_entropy(trained.network, data[1]),
+                    size=size,
+                    advance=lambda: advance(EVALUATION_UNITS / len(TIMES)),
+                )
+                metrics = Metrics(size, evaluation)
+                run.write(metrics)
+    return Outcome(trained, metrics.evaluation)
+
+
+def _identity(method: Method, settings: Settings, seed: int) -> dict[str, Any]:
+    """What must be equal for a trained model to be taken in place of a new one."""
+    versions = {"torchmcl": torchmcl.__version__, "torch": torch.__version__}
+    return {"method": method, "seed": seed, "settings": asdict(settings), **versions}
+
+
+def _train(
+    run: RunFolder,
+    method: Method,
+    settings: Settings,
+    seed: int,
+    data: tuple[Samples, Samples],
+    advance: Callable[[float], None],
+) -> None:
+    trained = train(method, settings, seed, data, checkpoint=run.checkpoint, advance=advance)
+    run.write(Training(trained.seconds))
+    with atomic(run.path / PATH) as path:
+        path.write_bytes(save({"steps": trained.path_steps, "points": trained.path}))
+    run.save_model(trained.network)
+
+
+def _load(run: RunFolder, method: Method, settings: Settings) -> Trained:
+    training = run.read(Training)
+    network = build(method, settings)
+    try:
+        network.load_state_dict(load_file(run.model))
+        path = load_file(run.path / PATH)
+        steps, points = path["steps"], path["points"]
+    except (OSError, KeyError, RuntimeError, SafetensorError) as error:
+        reason = str(error).splitlines()[0]
+        raise UserError(f"{run.path}: the model cannot be read ({reason}); remove the folder") from None
+    seconds = 0.0 if training is None else training.seconds
+    return Trained(network.eval().requires_grad_(False), seconds, steps, points)
+
+
+def _training_units(method: Method, settings: Settings) -> float:
+    return float(steps(method, settings) * (settings.hypotheses if method in ENSEMBLES else 1))
