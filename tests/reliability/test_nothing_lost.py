@@ -226,16 +226,17 @@ def test_a_data_set_that_vanishes_while_training_is_one_sentence(
     assert said[-1].endswith(": No such file or directory")
 
 
-def test_an_interruption_says_how_to_go_on(smoke, monkeypatch, capsys):
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_says_how_to_go_on(number, smoke, monkeypatch, capsys):
     def interrupt(*args, **kwargs):
-        raise KeyboardInterrupt
+        os.kill(os.getpid(), number)
 
-    handler = signal.getsignal(signal.SIGINT)
-    monkeypatch.setattr("torchmcl.training.Learner.training_step", interrupt)
-    try:
-        assert command(monkeypatch, "train", *smoke("run")) == 130
-    finally:
-        signal.signal(signal.SIGINT, handler)
+    handlers = [signal.getsignal(each) for each in (signal.SIGINT, signal.SIGTERM)]
+    with monkeypatch.context() as patch:
+        patch.setattr("torchmcl.training.Learner.training_step", interrupt)
+        assert command(patch, "train", *smoke("run")) == 128 + number
+    assert [signal.getsignal(each) for each in (signal.SIGINT, signal.SIGTERM)] == handlers
     assert capsys.readouterr().err.splitlines()[-1] == (
         "torchmcl: interrupted; the same command continues where it stopped"
     )
+    assert command(monkeypatch, "train", *smoke("run")) == 0

@@ -3,7 +3,11 @@
 A group is a module with a tuple `COMMANDS` of functions. To add one, add its module to `GROUPS`.
 """
 
+import signal
 import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Annotated, Any
 
 import typer
@@ -59,27 +63,51 @@ def root(
 
 
 def main() -> None:
-    """Run the command line; wrong input ends with one sentence and exit code 2."""
+    """Run the command line; wrong input ends with one sentence and exit code 2, a signal with 128 and its number."""
+    with _terminable() as received:
+        sys.exit(_run(received))
+
+
+@contextmanager
+def _terminable() -> Iterator[list[int]]:
+    """SIGTERM is handled as Ctrl-C is; yields the signals that came."""
+    received: list[int] = []
+
+    def terminate(number: int, frame: Any) -> None:
+        received.append(number)
+        raise KeyboardInterrupt
+
+    if threading.current_thread() is not threading.main_thread():
+        yield received
+        return
+    before = signal.signal(signal.SIGTERM, terminate)
+    try:
+        yield received
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def _run(received: list[int]) -> int:
     try:
         code = app(sys.argv[1:] or ["--help"], standalone_mode=False)
         if code == 130:  # typer returns this code after Ctrl-C
             raise KeyboardInterrupt
-        sys.exit(code)
+        return int(code or 0)
     except UsageError as error:
-        sys.exit(_refuse(" ".join(error.format_message().split())))
+        return _refuse(" ".join(error.format_message().split()))
     except UserError as error:
-        sys.exit(_refuse(str(error)))
+        return _refuse(str(error))
     except ModuleNotFoundError as error:
         sentence = doctor.explain_missing(error)
         if sentence is None:
             raise
-        sys.exit(_refuse(sentence))
+        return _refuse(sentence)
     except OSError as error:
         where = f"{error.filename}: " if error.filename else ""
-        sys.exit(_refuse(f"{where}{error.strerror or error}"))
+        return _refuse(f"{where}{error.strerror or error}")
     except (typer.Abort, KeyboardInterrupt):
         print("torchmcl: interrupted; the same command continues where it stopped", file=sys.stderr)
-        sys.exit(130)
+        return 128 + (received or [signal.SIGINT])[0]
 
 
 def _refuse(sentence: str) -> int:

@@ -48,7 +48,7 @@ def build(method: Method, settings: Settings) -> nn.Module:
       (2): Linear(in_features=8, out_features=8, bias=True)
       (3): ReLU()
       (4): HypothesisHead(
-        features=8, hypotheses=5, dim=2, scores='sigmoid'
+        features=8, hypotheses=5, dim=2, scores='sigmoid', widths=False
         (projection): Linear(in_features=8, out_features=15, bias=True)
       )
     )
