@@ -12,7 +12,8 @@ from torchmcl.experiments import studies, study
 from torchmcl.experiments.compose import compose_config
 from torchmcl.experiments.figures import Result
 from torchmcl.experiments.published import ANSYN, PUBLISHED, RESYN
-from torchmcl.experiments.train import load_network, prepare, resume, train
+from torchmcl.experiments.saved import load_network
+from torchmcl.experiments.train import prepare, resume, train
 from torchmcl.runs.jobs import Local
 
 
@@ -144,10 +145,12 @@ def test_a_study_trains_what_is_missing_and_reuses_the_rest(tmp_path, monkeypatc
         assert imread(figure).std() > 0
         assert figure.with_suffix(".pdf").read_bytes().startswith(b"%PDF")
     assert finished(tmp_path) == runs
-    with pytest.raises(UserError, match="simulated-pit-seed0: this run has other settings for training"):
+    with pytest.raises(
+        UserError, match=r"simulated-pit-seed0: training\.epochs is 2, this run was made with 1"
+    ):
         study.run_study("table1", [*smoke, "training.epochs=2"], out=tmp_path / "out")
     (table.parent / "simulated-pit-seed0" / "metrics.json").write_text('{"test": []}')
-    with pytest.raises(UserError, match=r"metrics\.json: is not of a finished run; remove it"):
+    with pytest.raises(UserError, match=r"metrics\.json: method is missing"):
         study.run_study("table1", smoke, out=tmp_path / "out")
 
 

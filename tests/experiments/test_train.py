@@ -10,7 +10,8 @@ from torchmcl.errors import UserError
 from torchmcl.experiments.build import build_data, build_loss, build_network
 from torchmcl.experiments.compose import compose_config, options
 from torchmcl.experiments.evaluate import evaluate, only_active
-from torchmcl.experiments.train import evaluate_run, load_network, train
+from torchmcl.experiments.saved import load_network
+from torchmcl.experiments.train import evaluate_run, train
 from torchmcl.hypotheses import Hypotheses
 
 TINY = ["scale=smoke", "trainer.threads=1", "trainer.accelerator=cpu"]
@@ -36,7 +37,9 @@ CHOICES = [f"method={name}" for name in options("method")] + [
 
 @pytest.mark.parametrize("choice", CHOICES)
 def test_every_choice_runs(choice, tmp_path, scenes):
-    folder = train(config(tmp_path, scenes, choice), progress=False)
+    """One optimizer step and one epoch show that a choice fits together."""
+    words = (choice, "training.epochs=1", "training.batches=1")
+    folder = train(config(tmp_path, scenes, *words), progress=False)
     metrics = json.loads((folder / "metrics.json").read_text())
     for part in ("validation", "test"):
         assert sorted(metrics[part]["groups"]) == ["D1", "D2", "D3"]
@@ -64,7 +67,7 @@ def test_a_finished_run_is_reused_and_another_is_not_overwritten(tmp_path, scene
     before = (folder / "metrics.json").stat().st_mtime_ns
     train(config(tmp_path, scenes), progress=False)
     assert (folder / "metrics.json").stat().st_mtime_ns == before
-    with pytest.raises(UserError, match="this run has other settings for seed; choose another run=FOLDER"):
+    with pytest.raises(UserError, match="seed is 1, this run was made with 0; choose another folder"):
         train(config(tmp_path, scenes, "seed=1"), progress=False)
 
 
@@ -94,7 +97,7 @@ def test_interrupted_after_an_epoch_it_ends_with_the_same_weights(tmp_path, scen
 def test_swapped_angles_are_measured_beside(tmp_path, scenes):
     folder = train(config(tmp_path, scenes), progress=False)
     plain = json.loads((folder / "metrics.json").read_text())["test"]["groups"]["D1"]["emd"]["mean"]
-    swapped = evaluate_run(folder, swapped=True)["test"]["groups"]["D1"]["emd"]["mean"]
+    swapped = evaluate_run(folder, swapped=True).test.groups["D1"]["emd"].mean
     assert swapped != plain
     assert json.loads((folder / "metrics.json").read_text())["test"]["groups"]["D1"]["emd"]["mean"] == plain
 
@@ -113,10 +116,10 @@ def test_evaluation_of_an_oracle_is_zero(tmp_path, scenes):
     for batch in data.test_dataloader():
         for slots in (True, False):
             summary = evaluate(Oracle(batch), [batch], slots=slots).summary()
-            assert summary["frame_recall"] == 1
-            for group in summary["groups"].values():
-                assert group["emd"]["mean"] == pytest.approx(0, abs=1e-3)
-                assert group["oracle"]["mean"] == pytest.approx(0, abs=1e-3)
+            assert summary.frame_recall == 1
+            for group in summary.groups.values():
+                assert group["emd"].mean == pytest.approx(0, abs=1e-3)
+                assert group["oracle"].mean == pytest.approx(0, abs=1e-3)
 
 
 def test_slots_without_activity_fall_back_on_the_most_active():
@@ -158,15 +161,15 @@ def test_settings_that_contradict_each_other(words, message):
 
 
 def test_broken_runs_are_refused(tmp_path, scenes):
-    with pytest.raises(UserError, match=r"no finished run, config.yaml is missing"):
+    with pytest.raises(UserError, match=r"no finished run, settings\.json is missing"):
         load_network(tmp_path)
     folder = train(config(tmp_path, scenes), progress=False)
     weights = (folder / "model.safetensors").read_bytes()
     (folder / "model.safetensors").write_bytes(weights[: len(weights) // 2])
     with pytest.raises(UserError, match=r"model.safetensors: "):
         load_network(folder)
-    (folder / "config.yaml").write_text("!!python/object/apply:os.system ['true']")
-    with pytest.raises(UserError, match=r"config.yaml: could not determine a constructor"):
+    (folder / "settings.json").write_text("{}")
+    with pytest.raises(UserError, match=r"settings\.json: scale is missing"):
         load_network(folder)
 
 

@@ -9,7 +9,8 @@ from lightning.pytorch import Trainer
 from torchmcl.distances import great_circle
 from torchmcl.experiments.build import build_data
 from torchmcl.experiments.compose import compose_config
-from torchmcl.experiments.train import load_network, train
+from torchmcl.experiments.saved import load_network
+from torchmcl.experiments.train import train
 from torchmcl.losses import rmcl_loss
 from torchmcl.metrics import EarthMoversDistance, OracleError
 from torchmcl.training import Learner, quiet

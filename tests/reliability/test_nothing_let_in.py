@@ -23,7 +23,8 @@ from torchmcl.audio.datasets.sound import open_sound, read_header
 from torchmcl.audio.localizer import Localizer
 from torchmcl.errors import UserError
 from torchmcl.experiments.compose import compose_config
-from torchmcl.experiments.train import evaluate_run, load_network, train
+from torchmcl.experiments.saved import load_network, read_metrics
+from torchmcl.experiments.train import evaluate_run, prepare, train
 
 HEADER = "sound_event_recording,start_time,end_time,ele,azi,dist"
 
@@ -58,7 +59,7 @@ def finished(scenes, tmp_path_factory):
     ]  # fmt: skip
     folder = train(compose_config(words), progress=False)
     return {
-        name: (folder / name).read_bytes() for name in ("config.yaml", "config.json", "model.safetensors")
+        name: (folder / name).read_bytes() for name in ("settings.json", "config.json", "model.safetensors")
     }
 
 
@@ -97,7 +98,7 @@ def test_weights_that_are_a_pickle(form, foreign, trace):
 
 @pytest.mark.parametrize("form", [as_pickle, as_torch, as_old_torch])
 def test_a_checkpoint_that_is_a_pickle(form, smoke, tmp_path, trace):
-    (tmp_path / "run").mkdir()
+    prepare(tmp_path / "run", compose_config(smoke("run")))
     (tmp_path / "run" / "last.ckpt").write_bytes(form(Bomb(trace)))
     with pytest.raises(UserError, match=r"last\.ckpt: is not a checkpoint of this program; remove it"):
         train(compose_config(smoke("run")), progress=False)
@@ -106,7 +107,7 @@ def test_a_checkpoint_that_is_a_pickle(form, smoke, tmp_path, trace):
 
 @pytest.mark.parametrize("content", [b"", b"\0" * 100, b"PK\3\4" + b"\0" * 100, b"(dp0\n."])
 def test_a_checkpoint_that_is_rubbish(content, smoke, tmp_path):
-    (tmp_path / "run").mkdir()
+    prepare(tmp_path / "run", compose_config(smoke("run")))
     (tmp_path / "run" / "last.ckpt").write_bytes(content)
     with pytest.raises(UserError, match=r"last\.ckpt: is not a checkpoint of this program; remove it"):
         train(compose_config(smoke("run")), progress=False)
@@ -124,13 +125,23 @@ YAML = [
 
 @pytest.mark.parametrize("text", YAML)
 def test_settings_with_programs_in_yaml(text, foreign, trace):
-    (foreign / "config.yaml").write_text(text.format(trace=trace))
+    old(foreign, text.format(trace=trace))
     with pytest.raises(UserError, match=r"config\.yaml: could not determine a constructor"):
         load_network(foreign)
 
 
 def settings(foreign):
-    return yaml.safe_load((foreign / "config.yaml").read_text())
+    return json.loads((foreign / "settings.json").read_text())
+
+
+def rewrite(foreign, plain):
+    (foreign / "settings.json").write_text(json.dumps(plain))
+
+
+def old(foreign, text):
+    """As in version 0.1, whose settings are YAML."""
+    (foreign / "settings.json").unlink()
+    (foreign / "config.yaml").write_bytes(text if isinstance(text, bytes) else text.encode())
 
 
 @pytest.mark.parametrize(
@@ -152,7 +163,11 @@ def settings(foreign):
 )
 @pytest.mark.usefixtures("unchecked")
 def test_settings_cannot_name_what_is_imported(change, foreign, trace):
-    (foreign / "config.yaml").write_text(yaml.safe_dump(change(settings(foreign), str(trace))))
+    plain = change(settings(foreign), str(trace))
+    rewrite(foreign, plain)
+    with pytest.raises(UserError):
+        load_network(foreign)
+    old(foreign, yaml.safe_dump(plain))
     with pytest.raises(UserError):
         load_network(foreign)
 
@@ -178,7 +193,7 @@ def test_secrets_of_the_environment_do_not_enter_a_run(secret, key, foreign, mon
     group, _, name = key.rpartition(".")
     (plain[group] if group else plain)[name] = "PLACE"
     text = yaml.safe_dump(plain).replace("PLACE", f'"{secret}"')
-    (foreign / "config.yaml").write_text(text)
+    old(foreign, text)
     with pytest.raises(UserError, match=rf"config\.yaml: {key} is .*, settings are plain values") as caught:
         evaluate_run(foreign)
     assert "hunter2" not in str(caught.value)
@@ -209,8 +224,7 @@ BOMBS = {
 
 @pytest.mark.parametrize("kind", BOMBS)
 def test_files_of_settings_that_are_none_are_refused_at_once(kind, foreign):
-    content = BOMBS[kind]
-    (foreign / "config.yaml").write_bytes(content if isinstance(content, bytes) else content.encode())
+    old(foreign, BOMBS[kind])
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     started = time.process_time()
     with pytest.raises(UserError, match=r"config\.yaml: ") as caught:
@@ -227,7 +241,7 @@ def test_a_foreign_run_makes_no_folders(key, foreign, tmp_path, monkeypatch):
     plain = settings(foreign)
     plain["data"]["folder"] = None if key == "cache" else str(tmp_path / "outside" / "scenes")
     plain["data"]["cache"] = str(tmp_path / "outside")
-    (foreign / "config.yaml").write_text(yaml.safe_dump(plain))
+    rewrite(foreign, plain)
     with pytest.raises(UserError, match="no such folder"):
         evaluate_run(foreign)
     assert not (tmp_path / "outside").exists()
@@ -301,21 +315,32 @@ def test_weights_that_cannot_be_right(name, change, foreign):
         load_network(foreign)
 
 
-def test_a_run_of_version_0_1_is_updated(foreign, finished, trace):
+def test_a_run_of_version_0_1_is_updated(foreign, finished, scenes):
     (foreign / "config.json").write_text('{"sample_rate": 16000, "slots": 3, "train_seconds": 2.5}')
     plain = settings(foreign)
     del plain["data"]["augmentation"]
-    plain["data"]["turning"] = True
-    (foreign / "config.yaml").write_text(yaml.safe_dump(plain))
+    plain["data"]["turning"] = False
+    old(foreign, yaml.safe_dump(plain))
     with pytest.raises(
-        UserError, match=r"config\.json: is of a run of version 0\.1; `torchmcl evaluate RUN` updates"
+        UserError, match=r"config\.json: is of a run of version 0\.1; `torchmcl evaluate RUN`"
     ):
         Localizer.from_pretrained(foreign)
-    assert load_network(foreign)[0].data.augmentation
+    assert evaluate_run(foreign).train_seconds == 2.5
     assert json.loads((foreign / "config.json").read_text()) == json.loads(finished["config.json"])
-    assert json.loads((foreign / "training.json").read_text()) == {"train_seconds": 2.5}
-    assert settings(foreign) == plain
+    assert settings(foreign) == json.loads(finished["settings.json"])
     Localizer.from_pretrained(foreign)
+
+
+def test_metrics_of_version_0_1_are_read(foreign):
+    evaluate_run(foreign)
+    plain = json.loads((foreign / "metrics.json").read_text())
+    before = read_metrics(foreign)
+    (foreign / "metrics.json").write_text(json.dumps(plain | plain.pop("provenance")))
+    assert read_metrics(foreign) == before
+    for text in ("", "[]", "{}", "NaN", "[" * 9999, json.dumps(plain | {"test": []})):
+        (foreign / "metrics.json").write_text(text)
+        with pytest.raises(UserError, match=r"metrics\.json: "):
+            read_metrics(foreign)
 
 
 @pytest.mark.parametrize(
@@ -331,7 +356,7 @@ def test_settings_that_would_fill_the_memory(change, foreign):
     plain = settings(foreign)
     for group, values in change.items():
         plain[group] |= values
-    (foreign / "config.yaml").write_text(yaml.safe_dump(plain))
+    rewrite(foreign, plain)
     with pytest.raises(UserError):
         load_network(foreign)
 
@@ -339,8 +364,8 @@ def test_settings_that_would_fill_the_memory(change, foreign):
 def test_weights_of_another_shape_are_refused(foreign, finished):
     plain = settings(foreign)
     plain["network"]["units"] = 16
-    (foreign / "config.yaml").write_text(yaml.safe_dump(plain))
-    with pytest.raises(UserError, match=r"config\.yaml and config\.json describe different networks"):
+    rewrite(foreign, plain)
+    with pytest.raises(UserError, match=r"its settings and config\.json describe different networks"):
         evaluate_run(foreign)
     described(foreign, units=16)
     with pytest.raises(UserError, match=r"model\.safetensors: "):

@@ -21,8 +21,10 @@ from torchmcl import cli
 from torchmcl.errors import UserError
 from torchmcl.experiments import train as run
 from torchmcl.experiments.compose import compose_config
-from torchmcl.experiments.train import load_network, train
+from torchmcl.experiments.saved import load_network
+from torchmcl.experiments.train import train
 from torchmcl.runs.files import locked, write_text
+from torchmcl.training import Learner
 
 EPOCHS, STEPS = 4, 2
 METHODS = {"rmcl_star": ["method=rmcl_star"], "ensemble": ["method=ie", "method.members=2"]}
@@ -103,7 +105,7 @@ def test_killed_from_outside_at_random_times_it_ends_with_the_same_weights(smoke
     words = smoke("run", f"training.epochs={EPOCHS}", *METHODS["rmcl_star"])
     wait = random.Random(time.time_ns()).uniform(0, 1.0)
     process = start("never", words)
-    while not (tmp_path / "run" / "config.yaml").exists():
+    while not (tmp_path / "run" / "settings.json").exists():
         assert process.is_alive()
         time.sleep(0.01)
     time.sleep(wait)
@@ -129,7 +131,7 @@ def test_the_second_process_in_a_folder_says_so(smoke, tmp_path, monkeypatch, ca
 def test_two_runs_at_the_same_time_are_one(smoke, tmp_path):
     words = smoke("run", "training.epochs=8")
     first = start("never", words)
-    while not (tmp_path / "run" / "config.yaml").exists():
+    while not (tmp_path / "run" / "settings.json").exists():
         assert first.is_alive()
         time.sleep(0.01)
     with pytest.raises(UserError, match="another process is training there"):
@@ -226,17 +228,23 @@ def test_a_data_set_that_vanishes_while_training_is_one_sentence(
     assert said[-1].endswith(": No such file or directory")
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_signal_says_how_to_go_on(number, smoke, monkeypatch, capsys):
-    def interrupt(*args, **kwargs):
-        os.kill(os.getpid(), number)
-
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_signal_during_training_says_how_to_go_on(number, code, smoke, monkeypatch, capsys, undisturbed):
+    """And the run that is called again ends with the weights of one that nothing happened to."""
+    words = smoke("run", f"training.epochs={EPOCHS}", *METHODS["rmcl_star"])
     handlers = [signal.getsignal(each) for each in (signal.SIGINT, signal.SIGTERM)]
+    step = Learner.training_step
+
+    def interrupted(self, batch, batch_idx):
+        if self.current_epoch == 1:
+            os.kill(os.getpid(), number)
+            time.sleep(0.1)
+        return step(self, batch, batch_idx)
+
     with monkeypatch.context() as patch:
-        patch.setattr("torchmcl.training.Learner.training_step", interrupt)
-        assert command(patch, "train", *smoke("run")) == 128 + number
+        patch.setattr(Learner, "training_step", interrupted)
+        assert command(patch, "train", *words) == code
+    said = "torchmcl: interrupted; the same command continues where it stopped"
+    assert capsys.readouterr().err.splitlines()[-1] == said
     assert [signal.getsignal(each) for each in (signal.SIGINT, signal.SIGTERM)] == handlers
-    assert capsys.readouterr().err.splitlines()[-1] == (
-        "torchmcl: interrupted; the same command continues where it stopped"
-    )
-    assert command(monkeypatch, "train", *smoke("run")) == 0
+    assert same(train(compose_config(words), progress=False), undisturbed("rmcl_star"))

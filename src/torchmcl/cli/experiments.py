@@ -15,7 +15,7 @@ def train(settings: Settings = None) -> None:
 
     Example: `torchmcl train method=rmcl data=simulated scale=smoke run=runs/first`
 
-    Writes the run folder: config.yaml, model.safetensors, metrics.json and logs.
+    Writes the run folder: settings.json, model.safetensors, metrics.json and logs.
 
     Read more: docs/howto/own-rooms.md
     """

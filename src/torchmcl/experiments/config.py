@@ -13,7 +13,6 @@ from typing import Any, Union, get_args, get_origin, get_type_hints
 import yaml
 
 from torchmcl.errors import UserError
-from torchmcl.runs.files import write_text
 
 __all__ = [
     "Config",
@@ -29,10 +28,9 @@ __all__ = [
     "change",
     "check_limits",
     "from_plain",
-    "read_config",
     "read_method",
+    "read_yaml",
     "to_plain",
-    "write_config",
 ]
 
 UNSET = "???"
@@ -231,35 +229,6 @@ def change(config: Config, changes: dict[str, Any]) -> Config:
     return from_plain(plain)
 
 
-def write_config(path: str | Path, config: Config) -> None:
-    """Write settings as YAML, at once.
-
-    Args:
-        path: The file to write.
-        config: The settings of a run.
-    """
-    write_text(path, yaml.safe_dump(to_plain(config), sort_keys=False))
-
-
-def read_config(path: str | Path) -> Config:
-    """Read the settings of a run.
-
-    Args:
-        path: A file that `write_config` wrote, perhaps elsewhere or in version 0.1: at most 64 KB, without aliases.
-
-    Returns:
-        The settings; anything else than plain settings is a `UserError` that names the file.
-    """
-    path = Path(path)
-    try:
-        plain = _read_yaml(path)
-        if isinstance(plain, dict) and isinstance(data := plain.get("data"), dict) and "turning" in data:
-            data["augmentation"] = data.pop("turning")  # its name in version 0.1
-        return from_plain(plain)
-    except UserError as error:
-        raise UserError(f"{path}: {error}") from None
-
-
 def read_method(name: str) -> MethodConfig:
     """The settings of a method.
 
@@ -298,8 +267,15 @@ def _named(items: list[tuple[str, Any]]) -> dict[str, Any]:
     return {key: value.name if isinstance(value, Enum) else value for key, value in items}
 
 
-def _read_yaml(path: Path) -> Any:
-    """Plain values of a small file, whose structure is checked before anything is built."""
+def read_yaml(path: Path) -> Any:
+    """Plain values of a small file, whose structure is checked before anything is built.
+
+    Args:
+        path: At most 64 KB, without aliases.
+
+    Returns:
+        What it holds; anything that is not plain is a `UserError`.
+    """
     size = path.stat().st_size
     if size > LARGEST_FILE:
         raise UserError(f"has {size} bytes, settings have at most {LARGEST_FILE}")

@@ -1,6 +1,5 @@
 """EMD, oracle error and frame recall of a network, for each number of overlapping sources."""
 
-import math
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
@@ -13,12 +12,38 @@ from torchmcl.hypotheses import Hypotheses
 from torchmcl.metrics import WinnerHistogram
 from torchmcl.transport import emd, oracle_error
 
-__all__ = ["Evaluation", "evaluate", "only_active"]
+__all__ = ["DirectionErrors", "ErrorSummary", "Moments", "evaluate", "only_active"]
+
+
+@dataclass(frozen=True)
+class Moments:
+    """Mean and standard deviation over chunks, in degrees, and their number."""
+
+    mean: float
+    std: float
+    chunks: int
+
+
+@dataclass(frozen=True)
+class ErrorSummary:
+    """The errors of a network on one set of recordings.
+
+    Args:
+        groups: For D1, D2, D3 the metrics `emd` and `oracle`.
+        frame_recall: The share of frames whose number of sources is right; `None` without scores.
+        frames_without_active_slot: For PIT.
+        winners: How often each hypothesis is the nearest to a target.
+    """
+
+    groups: dict[str, dict[str, Moments]]
+    frame_recall: float | None
+    frames_without_active_slot: int
+    winners: list[int] | None
 
 
 @dataclass
-class Evaluation:
-    """What was found, in degrees; groups are D1, D2, D3.
+class DirectionErrors:
+    """Errors in degrees while they are accumulated; groups are D1, D2, D3.
 
     `chunks` holds, for each group and metric, the mean over active frames of each chunk that has any.
     """
@@ -29,31 +54,38 @@ class Evaluation:
     empty: int = 0
     winners: Tensor | None = None
 
-    def summary(self) -> dict[str, object]:
-        """Means and sample-wise standard deviations, as plain values for JSON."""
+    def summary(self) -> ErrorSummary:
+        """Means and sample-wise standard deviations."""
         groups = {
             group: {name: _moments(torch.cat(parts)) for name, parts in metrics.items()}
             for group, metrics in sorted(self.chunks.items())
         }
-        return {
-            "groups": groups,
-            "frame_recall": self.recalled / self.counted if self.counted else None,
-            "frames_without_active_slot": self.empty,
-            "winners": None if self.winners is None else self.winners.long().tolist(),
-        }
+        return ErrorSummary(
+            groups=groups,
+            frame_recall=self.recalled / self.counted if self.counted else None,
+            frames_without_active_slot=self.empty,
+            winners=None if self.winners is None else self.winners.long().reshape(-1).tolist(),
+        )
 
 
 @torch.no_grad()
 def evaluate(
     network: nn.Module, batches: Iterable[Batch], *, slots: bool, distance: Distance = great_circle
-) -> Evaluation:
+) -> DirectionErrors:
     """Evaluate on all batches, over active frames.
 
-    With `slots` (PIT), the hypotheses of a frame are its slots with an activity above 0.5, in equal shares;
-    where there is none, the most active slot stands in, and the frame is counted.
+    Args:
+        network: From waveforms to `Hypotheses`.
+        batches: Of an `AudioDataModule`.
+        slots: For PIT: the hypotheses of a frame are its slots with an activity above 0.5, in equal shares; where there
+            is none, the most active slot is taken, and the frame is counted.
+        distance: In radians.
+
+    Returns:
+        The errors of all chunks.
     """
     network.eval()
-    result = Evaluation()
+    result = DirectionErrors()
     histogram: WinnerHistogram | None = None
     for waveform, targets, active, overlap in batches:
         hypotheses: Hypotheses = network(waveform)
@@ -78,7 +110,14 @@ def evaluate(
 
 
 def only_active(hypotheses: Hypotheses) -> tuple[Hypotheses, Tensor]:
-    """The slots with an activity above 0.5 in equal shares, or the most active one, and where that is so."""
+    """The slots of PIT with an activity above 0.5, in equal shares.
+
+    Args:
+        hypotheses: With logits.
+
+    Returns:
+        The hypotheses, with only the most active slot where none is above 0.5, and where that is so.
+    """
     assert hypotheses.logits is not None
     logits = hypotheses.logits
     on = logits > 0
@@ -96,7 +135,7 @@ def _weighed(hypotheses: Hypotheses) -> Hypotheses:
     return Hypotheses(torch.where((probs > 0)[..., None], hypotheses.points, best))
 
 
-def _count(result: Evaluation, hypotheses: Hypotheses, active: Tensor, slots: bool) -> None:
+def _count(result: DirectionErrors, hypotheses: Hypotheses, active: Tensor, slots: bool) -> None:
     if hypotheses.logits is None or hypotheses.link != "sigmoid":
         return
     count = (hypotheses.logits > 0).sum(-1) if slots else hypotheses.count.round().long()
@@ -104,6 +143,5 @@ def _count(result: Evaluation, hypotheses: Hypotheses, active: Tensor, slots: bo
     result.counted += count.numel()
 
 
-def _moments(values: Tensor) -> dict[str, float | int]:
-    deviation = values.std(correction=0).item() if len(values) else math.nan
-    return {"mean": values.mean().item(), "std": deviation, "chunks": len(values)}
+def _moments(values: Tensor) -> Moments:
+    return Moments(values.mean().item(), values.std(correction=0).item(), len(values))

@@ -1,6 +1,5 @@
 """Figures of studies: metrics over several seeds, winners, and what was predicted in single moments."""
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,10 +13,9 @@ from matplotlib.ticker import ScalarFormatter
 
 from torchmcl.audio.datamodule import AudioDataModule, Batch
 from torchmcl.experiments.build import open_data
-from torchmcl.experiments.config import read_config
 from torchmcl.experiments.evaluate import only_active
 from torchmcl.experiments.published import Cells
-from torchmcl.experiments.train import CONFIG, load_network
+from torchmcl.experiments.saved import load_network, load_settings, read_metrics
 from torchmcl.hypotheses import Hypotheses
 from torchmcl.runs.figures import save_figure
 
@@ -113,7 +111,7 @@ def sizes(path: Path, results: Sequence[Result]) -> Path:
     figure = Figure(figsize=(9.5, 3.8 * len(panels)), layout="constrained")
     grid = figure.subplots(len(panels), 2, squeeze=False)
     for axes, (data, rows) in zip(grid, panels.items(), strict=True):
-        configs = [read_config(result.run / CONFIG) for result in rows]
+        configs = [load_settings(result.run) for result in rows]
         counts = np.array([float(config.method.hypotheses or 0) for config in configs])
         means = np.stack([result.means for result in rows], axis=-1)
         for column, axis in enumerate(axes):
@@ -140,7 +138,7 @@ def winners(path: Path, results: Sequence[Result]) -> Path:
         The PNG file; a PDF is beside it.
     """
     result = results[0]
-    counts = np.array(json.loads((result.run / "metrics.json").read_text())["test"]["winners"])
+    counts = np.array(read_metrics(result.run).test.winners)
     shares = counts / counts.sum()
     entropy = -(shares[shares > 0] * np.log(shares[shares > 0])).sum()
     figure = Figure(figsize=(6.5, 3.4), layout="constrained")

@@ -11,9 +11,10 @@ from torchmcl.experiments.compose import compose_config
 from torchmcl.experiments.config import Config, change, read_method, to_plain
 from torchmcl.experiments.figures import Result
 from torchmcl.experiments.published import Cells
+from torchmcl.experiments.saved import read_metrics
 from torchmcl.experiments.studies import STUDIES, Row, Study
-from torchmcl.experiments.train import METRICS, member_seeds, prepare
-from torchmcl.runs.files import read_json
+from torchmcl.experiments.train import member_seeds, prepare
+from torchmcl.runs.folder import METRICS
 from torchmcl.runs.jobs import Job, Local, Ray, execute
 
 __all__ = ["StudyRun", "collect", "plan", "run_study"]
@@ -203,15 +204,9 @@ def _row_of(runs: Sequence[StudyRun]) -> Row:
 
 
 def _cells(folder: Path) -> Cells:
-    path = folder / METRICS
-    try:
-        groups = read_json(path)["test"]["groups"]
-        return tuple(
-            (groups[group][metric]["mean"], groups[group][metric]["std"])
-            for metric in ("emd", "oracle")
-            for group in sorted(groups)
-        )
-    except (KeyError, TypeError):
-        raise UserError(
-            f"{path}: is not of a finished run; remove it, and the run is evaluated again"
-        ) from None
+    groups = read_metrics(folder).test.groups
+    return tuple(
+        (groups[group][metric].mean, groups[group][metric].std)
+        for metric in ("emd", "oracle")
+        for group in sorted(groups)
+    )

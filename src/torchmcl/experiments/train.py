@@ -1,22 +1,16 @@
-"""A run: train what the settings say, keep everything that is needed to go on, and evaluate."""
+"""A run: train what the settings say, continue where it stopped, and evaluate."""
 
-import math
-import platform
-import subprocess
+import os
 from collections.abc import Sequence
-from contextlib import nullcontext
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import torch
 from lightning.pytorch.loggers import TensorBoardLogger
 from lightning.pytorch.utilities import rank_zero_only
 from torch import distributed, nn
 
-import torchmcl
 from torchmcl.audio.datamodule import AudioDataModule
-from torchmcl.audio.pretrained import load_pretrained, load_weights, save_pretrained
 from torchmcl.distances import great_circle, great_circle_swapped
 from torchmcl.errors import UserError
 from torchmcl.experiments.build import (
@@ -27,63 +21,65 @@ from torchmcl.experiments.build import (
     describe_network,
     open_data,
 )
-from torchmcl.experiments.config import Config, Kind, check_limits, read_config, to_plain, write_config
+from torchmcl.experiments.config import Config, Kind, check_limits, to_plain
 from torchmcl.experiments.evaluate import evaluate
+from torchmcl.experiments.saved import RunMetrics, TrainingRecord, load_network, load_settings, update_run
 from torchmcl.metrics import EarthMoversDistance, OracleError
-from torchmcl.runs.checkpoint import CHECKPOINT
-from torchmcl.runs.files import locked, read_json, sweep, write_json
+from torchmcl.runs.files import read_json, sweep, write_json
+from torchmcl.runs.folder import CHECKPOINT, MODEL, RunFolder
+from torchmcl.runs.records import read_record, write_record
 from torchmcl.training import Hardware, History, Optimization, collapse, fit
 
-__all__ = [
-    "CONFIG",
-    "METRICS",
-    "evaluate_run",
-    "load_network",
-    "member_seeds",
-    "prepare",
-    "resume",
-    "run_folder",
-    "train",
-]
+__all__ = ["evaluate_run", "member_seeds", "prepare", "resume", "run_folder", "train"]
 
-CONFIG, WEIGHTS, NETWORK, METRICS = "config.yaml", "model.safetensors", "config.json", "metrics.json"
-TRAINING, MEMBERS = "training.json", "members.json"
+MEMBERS = "members.json"
+"""The names of the folders of an ensemble's members, beside its own."""
 
+FREE = ("run", "trainer")
+"""Settings that may change from call to call: they do not change the weights."""
 
 BUSY = "another process is training there; wait for it, or choose another run=FOLDER"
 
 
 def train(config: Config, *, members: Sequence[Path] = (), progress: bool = True) -> Path:
-    """Train, or go on where it stopped, then evaluate on validation and test scenes; returns the folder.
+    """Train, or continue where it stopped, then evaluate on validation and test scenes.
 
     Killed at any moment and called again, it ends with the same weights. On several processes the first one holds
-    the folder, and alone saves and evaluates. An ensemble takes finished runs as its `members`, where given;
-    runs with the seeds `member_seeds` are what it would train itself.
+    the folder, and alone saves and evaluates.
+
+    Args:
+        config: The settings of the run.
+        members: For an ensemble, finished runs to take as its members; they have the seeds `member_seeds`. Otherwise
+            it trains them itself.
+        progress: Whether to show progress bars.
+
+    Returns:
+        The folder of the run.
     """
     check_limits(config)
+    _check_devices(config)
     if len(members) not in (0, config.method.members):
         raise ValueError(f"members has {len(members)} runs, the method {config.method.members} members")
     folder = run_folder(config)
-    first = getattr(rank_zero_only, "rank", 0) == 0
-    with locked(folder, BUSY) if first else nullcontext():
-        if first:
-            _claim(folder, config)
-        if (folder / METRICS).exists():
+    if config.trainer.threads is not None:
+        torch.set_num_threads(config.trainer.threads)
+    if getattr(rank_zero_only, "rank", 0) != 0:
+        if not (folder / MODEL).exists():
+            _train_members(config, build_data(config, progress=False), folder, progress=False)
+        return folder
+    update_run(folder)
+    with RunFolder.open(folder, to_plain(config), ignore=FREE, busy=BUSY) as run:
+        if run.state == "evaluated":
             return folder
-        if config.trainer.threads is not None:
-            torch.set_num_threads(config.trainer.threads)
         data = build_data(config, progress=progress)
-        if not (folder / WEIGHTS).exists():
+        if run.state != "trained":
             trained = (
-                [_finished(run) for run in members]
+                [_finished(member) for member in members]
                 if members
-                else [_train_member(config, data, folder, i, progress) for i in range(config.method.members)]
+                else _train_members(config, data, folder, progress)
             )
-            _part(data)
-            if first:
-                _save(folder, config, data, trained)
-        if first:
-            evaluate_run(folder, data=data)
+            _save(run, config, data, trained)
+        evaluate_run(folder, data=data)
     return folder
 
 
@@ -95,12 +91,9 @@ def prepare(folder: Path, config: Config, *, members: Sequence[Path] = ()) -> No
         config: The settings of the run.
         members: For an ensemble, the folders of its members' runs, beside `folder`.
     """
-    if (folder / METRICS).exists():
-        _compare(folder, config)
-        return
-    with locked(folder, BUSY):
-        _claim(folder, config)
-        if members:
+    update_run(folder)
+    with RunFolder.open(folder, to_plain(config), ignore=FREE, busy=BUSY):
+        if members and not (folder / MEMBERS).exists():
             write_json(folder / MEMBERS, [member.name for member in members])
 
 
@@ -111,7 +104,7 @@ def resume(folder: str | Path) -> None:
         folder: That `prepare` has prepared; the members of an ensemble must be finished.
     """
     folder = Path(folder)
-    config = replace(read_config(folder / CONFIG), run=str(folder))
+    config = replace(load_settings(folder), run=str(folder))
     path = folder / MEMBERS
     names = read_json(path) if path.exists() else []
     if not isinstance(names, list) or not all(
@@ -123,83 +116,80 @@ def resume(folder: str | Path) -> None:
 
 def evaluate_run(
     folder: str | Path, *, swapped: bool = False, data: AudioDataModule | None = None
-) -> dict[str, Any]:
+) -> RunMetrics:
     """EMD, oracle error and frame recall of a finished run on its validation and test scenes.
 
-    Written to `metrics.json`; with `swapped`, by the published formula for angles, to `metrics-swapped.json`.
+    Args:
+        folder: Of the run. The results are written to its `metrics.json`.
+        swapped: Measure by the published formula for angles, and write to `metrics-swapped.json`.
+        data: Of the run; otherwise those that its settings name, which must be there.
+
+    Returns:
+        The results.
     """
     folder = Path(folder)
     config, network = load_network(folder)
     data = data or open_data(config)
     distance = great_circle_swapped if swapped else great_circle
-    found = {
-        part: evaluate(
-            network, loader(), slots=config.method.kind is not Kind.mcl, distance=distance
-        ).summary()
-        for part, loader in (("validation", data.val_dataloader), ("test", data.test_dataloader))
-    }
-    winners = found["validation"]["winners"] if config.method.kind is Kind.mcl else None
-    metrics = {
-        **_provenance(config),
-        "train_seconds": _train_seconds(folder),
-        "collapse": collapse(winners) if isinstance(winners, list) else None,
-        **found,
-    }
-    write_json(folder / ("metrics-swapped.json" if swapped else METRICS), metrics)
+    slots = config.method.kind is not Kind.mcl
+    validation, test = (
+        evaluate(network, batches, slots=slots, distance=distance).summary()
+        for batches in (data.val_dataloader(), data.test_dataloader())
+    )
+    metrics = RunMetrics(
+        method=config.method.name,
+        data=config.data.name,
+        scale=config.scale,
+        seed=config.seed,
+        train_seconds=_train_seconds(folder),
+        collapse=None if slots or validation.winners is None else collapse(validation.winners),
+        validation=validation,
+        test=test,
+    )
+    write_record(folder / ("metrics-swapped.json" if swapped else RunMetrics.file), metrics)
     return metrics
 
 
-def load_network(folder: str | Path) -> tuple[Config, nn.Module]:
-    """The settings and the trained network of a run; reads YAML, JSON and safetensors, never a pickle."""
-    folder = Path(folder)
-    for name in (CONFIG, NETWORK, WEIGHTS):
-        if not (folder / name).is_file():
-            raise UserError(f"{folder}: no finished run, {name} is missing")
-    config = read_config(folder / CONFIG)
-    _update(folder, config)
-    description, network = load_pretrained(folder)
-    if describe_network(config, description.sample_rate, description.hypotheses) != description:
-        raise UserError(f"{folder}: {CONFIG} and {NETWORK} describe different networks")
-    return config, network
-
-
-def _update(folder: Path, config: Config) -> None:
-    """Bring a run of version 0.1, whose `config.json` does not describe the network, to the present form."""
-    values = read_json(folder / NETWORK)
-    if (
-        not isinstance(values, dict)
-        or not {"slots", "sample_rate"} <= values.keys()
-        or not values.keys()
-        <= {
-            "slots",
-            "sample_rate",
-            "train_seconds",
-        }
-    ):
-        return
-    for key, most in (("sample_rate", 192_000), ("slots", 1000)):
-        if not isinstance(values[key], int) or not 0 < values[key] <= most:
-            raise UserError(
-                f"{folder / NETWORK}: {key} is {values[key]!r}, must be a whole number from 1 to {most}"
-            )
-    description = describe_network(config, values["sample_rate"], values["slots"])
-    description.check_size()
-    load_weights(description.build(), folder / WEIGHTS)
-    write_json(folder / TRAINING, {"train_seconds": values.get("train_seconds")})
-    write_json(folder / NETWORK, asdict(description))
-
-
 def member_seeds(config: Config) -> range:
-    """The seed of each member of an ensemble; a single network has that of the run."""
+    """The seed of each member of an ensemble.
+
+    Args:
+        config: The settings of a run.
+
+    Returns:
+        One seed for each member; a single network has that of the run.
+    """
     count = config.method.members
     first = config.seed if count == 1 else 1000 * config.seed
     return range(first, first + count)
 
 
 def run_folder(config: Config) -> Path:
-    """Where the run lives."""
+    """The folder of a run.
+
+    Args:
+        config: The settings of the run.
+
+    Returns:
+        What `run` says, or a name below `runs`.
+    """
     name = f"{config.method.name}-{config.data.name}-{config.scale}-seed{config.seed}"
     return Path(config.run) if config.run else Path("runs") / name
+
+
+def _check_devices(config: Config) -> None:
+    devices, cores = config.trainer.devices, os.cpu_count() or 1
+    on_cpu = config.trainer.accelerator == "cpu" or not torch.cuda.is_available()
+    if on_cpu and devices > max(2, cores):
+        raise UserError(f"trainer.devices is {devices}, this machine has {cores} cores")
+
+
+def _train_members(
+    config: Config, data: AudioDataModule, folder: Path, progress: bool
+) -> list[tuple[nn.Module, float]]:
+    trained = [_train_member(config, data, folder, i, progress) for i in range(config.method.members)]
+    _leave_group(data)
+    return trained
 
 
 def _train_member(
@@ -208,7 +198,7 @@ def _train_member(
     place = folder if config.method.members == 1 else folder / f"member{member}"
     seed = data.seed = member_seeds(config)[member]
     settings = config.training
-    if getattr(rank_zero_only, "rank", 0) == 0:
+    if getattr(rank_zero_only, "rank", 0) == 0 and place != folder:
         sweep(place)
         sweep(place / "logs")
     fitted = fit(
@@ -240,8 +230,8 @@ def _finished(run: Path) -> tuple[nn.Module, float]:
     return load_network(run)[1], _train_seconds(run) or 0.0
 
 
-def _part(data: AudioDataModule) -> None:
-    """The processes part: what follows is the work of the first one, on all of the data."""
+def _leave_group(data: AudioDataModule) -> None:
+    """End the process group: what follows is done by the first process, on all of the data."""
     data.trainer = None
     if distributed.is_available() and distributed.is_initialized():
         distributed.barrier()
@@ -249,56 +239,19 @@ def _part(data: AudioDataModule) -> None:
 
 
 def _save(
-    folder: Path, config: Config, data: AudioDataModule, members: Sequence[tuple[nn.Module, float]]
+    run: RunFolder, config: Config, data: AudioDataModule, members: Sequence[tuple[nn.Module, float]]
 ) -> None:
     description = describe_network(config, data.sample_rate, data.slots)
     network = description.build()
-    parts = [network] if len(members) == 1 else list(network.members)  # type: ignore[arg-type]
-    for part, (member, _) in zip(parts, members, strict=True):
-        part.load_state_dict(member.state_dict())
-    write_json(folder / TRAINING, {"train_seconds": sum(seconds for _, seconds in members)})
-    save_pretrained(folder, description, network)
-    for place in (folder, *(folder / f"member{member}" for member in range(config.method.members))):
-        (place / CHECKPOINT).unlink(missing_ok=True)
-
-
-def _claim(folder: Path, config: Config) -> None:
-    """Note the settings of the run, or make sure that they are still the same; remove what was half written."""
-    sweep(folder)
-    if (folder / CONFIG).exists():
-        _compare(folder, config)
-    else:
-        write_config(folder / CONFIG, config)
-
-
-def _compare(folder: Path, config: Config) -> None:
-    settings, before = to_plain(config), to_plain(read_config(folder / CONFIG))
-    changed = [key for key in settings if key not in ("run", "trainer") and settings[key] != before[key]]
-    if changed:
-        raise UserError(
-            f"{folder}: this run has other settings for {', '.join(changed)}; choose another run=FOLDER"
-        )
+    networks = [network] if len(members) == 1 else list(network.members)  # type: ignore[arg-type]
+    for own, (member, _) in zip(networks, members, strict=True):
+        own.load_state_dict(member.state_dict())
+    run.write(TrainingRecord(sum(seconds for _, seconds in members)))
+    run.save_model(network, description)
+    for number in range(len(members)):
+        (run.path / f"member{number}" / CHECKPOINT).unlink(missing_ok=True)
 
 
 def _train_seconds(folder: Path) -> float | None:
-    path = folder / TRAINING
-    seconds = read_json(path) if path.exists() else None
-    seconds = seconds.get("train_seconds") if isinstance(seconds, dict) else None
-    return float(seconds) if isinstance(seconds, int | float) and math.isfinite(seconds) else None
-
-
-def _provenance(config: Config) -> dict[str, Any]:
-    source = Path(torchmcl.__file__).parent
-    git = subprocess.run(
-        ["git", "-C", source, "rev-parse", "HEAD"], capture_output=True, text=True, check=False
-    )
-    return {
-        "method": config.method.name,
-        "data": config.data.name,
-        "scale": config.scale,
-        "seed": config.seed,
-        "torchmcl": torchmcl.__version__,
-        "torch": torch.__version__,
-        "python": platform.python_version(),
-        "commit": git.stdout.strip() or None,
-    }
+    path = folder / TrainingRecord.file
+    return read_record(path, TrainingRecord).train_seconds if path.exists() else None
