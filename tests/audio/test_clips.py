@@ -8,7 +8,7 @@ import soundfile
 from hypothesis import given
 from hypothesis import strategies as st
 
-from torchmcl.audio.clips import Clip, deal, folder_clips, load, synthesised_clips, trim
+from torchmcl.audio.clips import Clip, deal, folder_clips, load, synthesized_clips, trim
 from torchmcl.audio.synthesis import SOUNDS
 from torchmcl.errors import UserError
 
@@ -125,7 +125,7 @@ def test_no_clip_is_in_two_pools_and_each_pool_has_every_class(counts, seed, par
 
 
 def test_a_fifth_of_the_clips_is_for_testing():
-    pools = deal(synthesised_clips(0), 3, 0, parted=True)
+    pools = deal(synthesized_clips(0), 3, 0, parted=True)
     for split in (1, 2, 3):
         train, test = len(pools[split, "train"]), len(pools[split, "test"])
         assert train == 4 * test == 16 * len(SOUNDS)

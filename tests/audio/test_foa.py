@@ -1,4 +1,4 @@
-"""First-order Ambisonics: orientation, conventions, normalisation, intensity."""
+"""First-order Ambisonics: orientation, conventions, normalization, intensity."""
 
 import numpy as np
 import pytest
@@ -7,11 +7,11 @@ from hypothesis import strategies as st
 
 from torchmcl.audio.foa import (
     CONVENTIONS,
-    check_normalisation,
+    check_normalization,
     convention_named,
     conversion_matrix,
     convert,
-    detect_normalisation,
+    detect_normalization,
     directions,
     encode,
     intensity_directions,
@@ -75,22 +75,22 @@ def test_encoding_takes_batches_and_keeps_the_precision():
 
 @pytest.mark.parametrize("name", CONVENTIONS)
 @pytest.mark.parametrize("field", ["plane", "diffuse", "both"])
-def test_the_energies_tell_the_normalisation(name, field):
+def test_the_energies_tell_the_normalization(name, field):
     plane = encode(noise(20000), 1.0, -0.4, name)
     diffuse = convert(noise(80000, 1).reshape(4, 20000), "acn-n3d", name)
     audio = {"plane": plane, "diffuse": diffuse, "both": plane + 0.3 * diffuse}[field]
-    found = detect_normalisation(audio)
+    found = detect_normalization(audio)
     assert found.name == name.removeprefix("acn-")
     assert not found.doubtful
-    assert check_normalisation(audio, name) == found
+    assert check_normalization(audio, name) == found
     scaled = (audio / np.abs(audio).max() * 30000).astype(np.int16)
-    assert detect_normalisation(scaled).name == found.name
+    assert detect_normalization(scaled).name == found.name
 
 
-def test_another_normalisation_is_a_warning_that_names_both():
+def test_another_normalization_is_a_warning_that_names_both():
     audio = encode(noise(1000), 1.0, 0.2, "acn-sn3d")
     with pytest.warns(UserWarning, match=r"clip\.wav looks like sn3d .*1\.00.* expected was acn-n3d"):
-        check_normalisation(audio, "acn-n3d", "clip.wav")
+        check_normalization(audio, "acn-n3d", "clip.wav")
 
 
 @pytest.mark.parametrize(
@@ -104,9 +104,9 @@ def test_another_normalisation_is_a_warning_that_names_both():
     ids=["silence", "between sn3d and fuma", "dipoles too loud", "no dipoles"],
 )
 def test_where_the_energies_do_not_tell_the_answer_is_doubtful_and_nobody_is_warned(audio):
-    assert detect_normalisation(audio).doubtful
+    assert detect_normalization(audio).doubtful
     for name in CONVENTIONS:
-        check_normalisation(audio, name)
+        check_normalization(audio, name)
 
 
 @given(angles, convention)

@@ -11,7 +11,7 @@ from matplotlib.image import imread
 from torchmcl import cli
 from torchmcl.audio.datasets import read_dataset, read_recording
 from torchmcl.audio.foa import encode
-from torchmcl.audio.inspect import inspect, summarise
+from torchmcl.audio.inspect import inspect, summarize
 from torchmcl.audio.targets import overlap_shares
 
 
@@ -24,12 +24,12 @@ def call(monkeypatch, *arguments) -> int:
 
 
 def test_summary_of_a_data_set(tut):
-    summary = summarise(read_dataset(tut).recordings)
+    summary = summarize(read_dataset(tut).recordings)
     assert (summary.recordings, summary.events, summary.sample_rate) == (18, 36, 16000)
     assert summary.seconds == pytest.approx(21.6)
     assert summary.parts == {f"split {n} {part}": 3 for n in (1, 2, 3) for part in ("train", "test")}
     assert summary.seconds_by_class == pytest.approx({"knock": 18.0})
-    assert summary.normalisation == "n3d"
+    assert summary.normalization == "n3d"
     assert summary.dipoles_over_w == pytest.approx(3, rel=0.02)
 
 
@@ -118,7 +118,7 @@ def test_a_recording_without_description(tmp_path, write_sound, silent, capsys):
         soundfile.write(sound, np.zeros((22050, 4), np.int16), 44100)
     summary = inspect(sound, tmp_path / "out")
     assert (summary.recordings, summary.events) == (1, 0)
-    assert (summary.normalisation == "unclear") == silent
+    assert (summary.normalization == "unclear") == silent
     assert {path.name for path in (tmp_path / "out").iterdir()} == {"recording.png", "summary.json"}
 
 

@@ -8,14 +8,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from torchmcl.audio.clips import Clip, deal, synthesised_clips
-from torchmcl.audio.foa import CONVENTIONS, detect_normalisation, intensity_directions, unit_vectors
+from torchmcl.audio.clips import Clip, deal, synthesized_clips
+from torchmcl.audio.foa import CONVENTIONS, detect_normalization, intensity_directions, unit_vectors
 from torchmcl.audio.rooms import ROOMS
 from torchmcl.audio.scenes import Placement, Scene, SceneSettings, compose, render
 from torchmcl.errors import UserError
 
 SHORT = SceneSettings(duration=6.0, sample_rate=16000)
-CLIPS = deal(synthesised_clips(0), 3, 0, parted=True)[1, "train"]
+CLIPS = deal(synthesized_clips(0), 3, 0, parted=True)[1, "train"]
 
 
 def drawn(scene_settings: SceneSettings, overlap: int, seed: int, room: int = 0) -> Scene:
@@ -105,7 +105,7 @@ def test_the_intensity_vector_agrees_with_the_label_of_a_single_source(name):
     chosen = replace(SHORT, convention=name, grid=0.0)
     scene = drawn(chosen, 1, seed=5)
     audio = recording(scene, chosen)
-    assert detect_normalisation(audio).name == name.removeprefix("acn-")
+    assert detect_normalization(audio).name == name.removeprefix("acn-")
     found, active = intensity_directions(audio, 320, name)
     errors = []
     for placement in scene.placements:

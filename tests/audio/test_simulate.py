@@ -18,7 +18,7 @@ import pytest
 import soundfile
 from typer.testing import CliRunner
 
-from torchmcl.audio.clips import folder_clips, synthesised_clips
+from torchmcl.audio.clips import folder_clips, synthesized_clips
 from torchmcl.audio.datasets import read_dataset
 from torchmcl.audio.scenes import SceneSettings, compose
 from torchmcl.audio.simulate import simulate
@@ -280,7 +280,7 @@ def test_mixed_recordings_are_half_in_rooms_and_half_of_synthesised_sounds(tmp_p
     settings = SceneSettings(
         "mixed", recordings=10, duration=2.0, sample_rate=8000, events=tmp_path / "events", synthesised=True
     )
-    clips = (*folder_clips(tmp_path / "events"), *synthesised_clips(0))
+    clips = (*folder_clips(tmp_path / "events"), *synthesized_clips(0))
     indoors = [
         compose(settings, clips, 1, 0, np.random.default_rng(seed)).room is not None for seed in range(100)
     ]

@@ -11,10 +11,10 @@ import soundfile
 from jaxtyping import Bool, Float, Float32
 from scipy.signal import resample_poly
 
-from torchmcl.audio.synthesis import SOUNDS, synthesise
+from torchmcl.audio.synthesis import SOUNDS, synthesize
 from torchmcl.errors import UserError
 
-__all__ = ["Clip", "by_label", "deal", "folder_clips", "load", "load_whole", "synthesised_clips", "trim"]
+__all__ = ["Clip", "by_label", "deal", "folder_clips", "load", "load_whole", "synthesized_clips", "trim"]
 
 LONGEST = 5.0
 READ_AT_MOST = 60.0
@@ -44,7 +44,7 @@ class Clip:
         return f"{self.label}{self.number:03d}.wav"
 
 
-def synthesised_clips(seed: int) -> tuple[Clip, ...]:
+def synthesized_clips(seed: int) -> tuple[Clip, ...]:
     """The clips of all kinds of synthesised sounds; another seed, other sounds."""
     return tuple(Clip(label, number, seed=seed) for label in SOUNDS for number in range(PER_LABEL))
 
@@ -125,7 +125,7 @@ def load_whole(clip: Clip, sample_rate: int) -> Signal:
     """The clip as one channel at `sample_rate`, as it is."""
     if clip.path is None:
         words = [clip.seed, sorted(SOUNDS).index(clip.label), clip.number]
-        return synthesise(clip.label, np.random.default_rng(words), sample_rate)
+        return synthesize(clip.label, np.random.default_rng(words), sample_rate)
     return _read(clip.path, sample_rate)
 
 

@@ -18,12 +18,12 @@ from torchmcl.errors import UserError
 __all__ = [
     "CONVENTIONS",
     "Convention",
-    "Normalisation",
-    "check_normalisation",
+    "Normalization",
+    "check_normalization",
     "convention_named",
     "conversion_matrix",
     "convert",
-    "detect_normalisation",
+    "detect_normalization",
     "directions",
     "encode",
     "intensity_directions",
@@ -101,7 +101,7 @@ def convert(
 
 
 @dataclass(frozen=True)
-class Normalisation:
+class Normalization:
     """What the energies of a recording say: the likeliest of sn3d, fuma, n3d, and whether it is in doubt."""
 
     name: str
@@ -109,30 +109,30 @@ class Normalisation:
     doubtful: bool
 
 
-def detect_normalisation(audio: Num[np.ndarray, "4 samples"], tolerance: float = 0.15) -> Normalisation:
-    r"""Tell the normalisation from the energy of the three dipoles over that of W.
+def detect_normalization(audio: Num[np.ndarray, "4 samples"], tolerance: float = 0.15) -> Normalization:
+    r"""Tell the normalization from the energy of the three dipoles over that of W.
 
     For plane waves and for diffuse fields alike it is 1 in SN3D, 2 in FuMa and 3 in N3D. The nearest of the
     three on a logarithmic scale wins. Further from it than a factor `1 + tolerance` the answer is doubtful,
     and so it is for silence. The order of the dipoles cannot be told from energies.
 
-    >>> detect_normalisation(encode(np.ones(9), 0.3, 0.2, "fuma")).name
+    >>> detect_normalization(encode(np.ones(9), 0.3, 0.2, "fuma")).name
     'fuma'
     """
     energies = np.square(audio.astype(np.float64)).mean(axis=-1)
     if energies[0] == 0 or not np.isfinite(energies).all():
-        return Normalisation("n3d", float("nan"), doubtful=True)
+        return Normalization("n3d", float("nan"), doubtful=True)
     ratio = float(energies[1:].sum() / energies[0])
     distance = {name: abs(np.log(max(ratio, 1e-12) / value)) for name, value in _RATIO.items()}
     name = min(distance, key=lambda key: distance[key])
-    return Normalisation(name, ratio, doubtful=bool(distance[name] > np.log1p(tolerance)))
+    return Normalization(name, ratio, doubtful=bool(distance[name] > np.log1p(tolerance)))
 
 
-def check_normalisation(
+def check_normalization(
     audio: Num[np.ndarray, "4 samples"], expected: Convention, name: str = "the recording"
-) -> Normalisation:
-    """Detect the normalisation, and warn when it is clearly another than that of `expected`."""
-    found = detect_normalisation(audio)
+) -> Normalization:
+    """Detect the normalization, and warn when it is clearly another than that of `expected`."""
+    found = detect_normalization(audio)
     if not found.doubtful and found.name != expected.removeprefix("acn-"):
         warnings.warn(
             f"{name} looks like {found.name} (dipoles over W: {found.ratio:.2f}), expected was {expected}; "

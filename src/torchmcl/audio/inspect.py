@@ -10,12 +10,12 @@ from rich.console import Console
 from rich.table import Table
 
 from torchmcl.audio.datasets import Problem, Recording, open_sound, read_dataset, read_recording
-from torchmcl.audio.foa import Convention, detect_normalisation
+from torchmcl.audio.foa import Convention, detect_normalization
 from torchmcl.audio.targets import overlap_shares
 from torchmcl.errors import UserError
 from torchmcl.runs.files import atomic, write_json
 
-__all__ = ["Summary", "inspect", "show", "summarise"]
+__all__ = ["Summary", "inspect", "show", "summarize"]
 
 _LISTENED = 10
 _SECONDS = 30.0
@@ -37,18 +37,18 @@ class Summary:
     events: int
     seconds_by_class: dict[str, float]
     shares: dict[str, list[float]]
-    normalisation: str
+    normalization: str
     dipoles_over_w: float | None
 
 
-def summarise(recordings: Sequence[Recording]) -> Summary:
-    """Count what is in `recordings`; the normalisation is heard from ten of them at most."""
+def summarize(recordings: Sequence[Recording]) -> Summary:
+    """Count what is in `recordings`; the normalization is heard from ten of them at most."""
     durations = [recording.duration for recording in recordings]
     events = [event for recording in recordings for event in recording.events]
     classes: dict[str, float] = {}
     for event in events:
         classes[event.label] = classes.get(event.label, 0.0) + event.end - event.start
-    normalisation, ratio = _normalisation(recordings)
+    normalization, ratio = _normalization(recordings)
     return Summary(
         recordings=len(recordings),
         seconds=sum(durations),
@@ -59,17 +59,17 @@ def summarise(recordings: Sequence[Recording]) -> Summary:
         events=len(events),
         seconds_by_class=dict(sorted(classes.items(), key=lambda item: -item[1])),
         shares={f"ov{n}": shares.tolist() for n, shares in overlap_shares(recordings).items()},
-        normalisation=normalisation,
+        normalization=normalization,
         dipoles_over_w=ratio,
     )
 
 
-def _normalisation(recordings: Sequence[Recording]) -> tuple[str, float | None]:
+def _normalization(recordings: Sequence[Recording]) -> tuple[str, float | None]:
     chosen = np.unique(np.linspace(0, len(recordings) - 1, _LISTENED).round().astype(int))
     found = []
     for recording in (recordings[i] for i in chosen):
         samples = round(_SECONDS * recording.sample_rate)
-        found.append(detect_normalisation(open_sound(recording.audio)[:samples].T))
+        found.append(detect_normalization(open_sound(recording.audio)[:samples].T))
     ratios = [each.ratio for each in found if np.isfinite(each.ratio)]
     clear = Counter(each.name for each in found if not each.doubtful)
     name = clear.most_common(1)[0][0] if 2 * clear.total() > len(found) else "unclear"
@@ -86,7 +86,7 @@ def show(summary: Summary, title: str, left_out: Sequence[Problem] = ()) -> None
     facts.add_row("sample rate", f"{summary.sample_rate} Hz")
     facts.add_row("events", f"{summary.events} of {len(summary.seconds_by_class)} classes")
     ratio = "silent" if summary.dipoles_over_w is None else f"dipoles over W {summary.dipoles_over_w:.2f}"
-    facts.add_row("normalisation", f"{summary.normalisation} ({ratio})")
+    facts.add_row("normalization", f"{summary.normalization} ({ratio})")
     console.print(facts)
     if summary.recordings > 1:
         console.print(_table("recordings", summary.parts, "{}"))
@@ -127,7 +127,7 @@ def inspect(
 
     path, out = Path(path), Path(out)
     recordings, left_out = _read(path, skip_broken)
-    summary = summarise(recordings)
+    summary = summarize(recordings)
     show(summary, str(path), left_out)
     shown = max(recordings, key=lambda r: (r.overlap, bool(r.events)))
     events = [event for recording in recordings for event in recording.events]

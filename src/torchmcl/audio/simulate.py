@@ -22,7 +22,7 @@ import soundfile
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from torchmcl.audio.clips import Clip, deal, folder_clips, synthesised_clips
+from torchmcl.audio.clips import Clip, deal, folder_clips, synthesized_clips
 from torchmcl.audio.datasets import LAYOUTS, RecordingSpec
 from torchmcl.audio.scenes import SceneSettings, compose, description, render
 from torchmcl.errors import UserError
@@ -45,7 +45,7 @@ def simulate(out: str | Path, settings: SceneSettings, workers: int = 1, progres
     out = Path(out)
     clips = () if settings.events is None else folder_clips(settings.events)
     if settings.events is None or settings.synthesised:
-        clips += synthesised_clips(settings.seed)
+        clips += synthesized_clips(settings.seed)
     layout = LAYOUTS[settings.layout]
     pools = deal(clips, layout.splits, settings.seed, layout.test_clips)
     with locked(out) as handle:

@@ -6,7 +6,7 @@ import numpy as np
 from jaxtyping import Float
 from scipy.signal import butter, lfilter, sosfilt
 
-__all__ = ["SOUNDS", "synthesise"]
+__all__ = ["SOUNDS", "synthesize"]
 
 Signal = Float[np.ndarray, "_samples"]
 
@@ -22,7 +22,7 @@ VOWELS = np.array(
 )
 
 
-def synthesise(label: str, rng: np.random.Generator, sample_rate: int) -> Signal:
+def synthesize(label: str, rng: np.random.Generator, sample_rate: int) -> Signal:
     """One sound of that kind, of arbitrary level; `SOUNDS` has the kinds."""
     return SOUNDS[label](rng, sample_rate)
 

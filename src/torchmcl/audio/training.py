@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 import torchmcl
 from torchmcl.audio.calibration import save_calibration
-from torchmcl.audio.clips import Clip, folder_clips, synthesised_clips
+from torchmcl.audio.clips import Clip, folder_clips, synthesized_clips
 from torchmcl.audio.foa import convention_named
 from torchmcl.audio.judgement import Judgement, calibrate, judge
 from torchmcl.audio.localizer import DEFAULT, Listening, Localizer
@@ -324,7 +324,7 @@ def _take_over(network: nn.Module, weights: dict[str, Tensor]) -> None:
 
 def _clips(settings: LocalizerTraining) -> tuple[list[Clip], list[Clip]]:
     """The clips that the training hears, and those that it does not."""
-    clips = [*synthesised_clips(settings.seed)]
+    clips = [*synthesized_clips(settings.seed)]
     if settings.sounds is not None:
         clips += folder_clips(settings.sounds)
     labels = {clip.label for clip in clips}
