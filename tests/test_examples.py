@@ -60,6 +60,13 @@ def one_answer_is_not_enough(names: dict[str, Any]) -> None:
     assert max(mixture, scored) < single / 2
 
 
+def regions_keep_their_promise(names: dict[str, Any]) -> None:
+    assert all(0.87 < share < 0.93 for share in names["coverage"].values())
+    assert names["size"]["density"] < 0.7 * min(names["size"]["quantile"], names["size"]["distance"])
+    two = ~names["pieces"][2:, :, 0].isnan()
+    assert (two.sum(-1) == 2).all()
+
+
 CLAIMS: dict[str, Callable[[dict[str, Any]], None]] = {
     "ambiguous_regression": three_branches,
     "cells_and_scores": scores_are_shares,
@@ -69,6 +76,7 @@ CLAIMS: dict[str, Callable[[dict[str, Any]], None]] = {
     "forking_futures": the_lane_tells_the_way,
     "outliers": pruning_mends,
     "own_network": four_out_of_five,
+    "regions": regions_keep_their_promise,
     "several_targets": ships_are_counted,
 }
 
