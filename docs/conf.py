@@ -18,6 +18,7 @@ project_copyright = author
 extensions = [
     "myst_parser",
     "sphinx.ext.autodoc",
+    "sphinx.ext.napoleon",
     "sphinx_copybutton",
     "commands",
     "mathml",
@@ -36,6 +37,8 @@ autodoc_typehints = "signature"
 autodoc_typehints_format = "short"
 autodoc_preserve_defaults = True
 default_role = "code"
+napoleon_numpy_docstring = False
+napoleon_use_rtype = False
 python_display_short_literal_types = True
 add_module_names = False
 python_use_unqualified_type_names = True

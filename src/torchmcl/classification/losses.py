@@ -25,7 +25,7 @@ def cmcl_loss(
 ) -> Float[Tensor, ""]:
     r"""Confident MCL (Lee et al. 2017): the cross-entropy of the winner, and the divergence of the others from uniform.
 
-    .. math:: \min_k \Big[ -\log P_k(y) + \beta \sum_{j \ne k} \mathrm{KL}(U \,\|\, P_j) \Big],
+    .. math:: \min_k \left[ -\log P_k(y) + \beta \sum_{j \ne k} \mathrm{KL}(U \,\|\, P_j) \right],
               \qquad P_k = \mathrm{softmax}(f_k)
 
     The winner is the hypothesis that makes the whole expression least. Without the second term (`beta=0`) it is
