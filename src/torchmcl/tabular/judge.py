@@ -1,0 +1,58 @@
+"""One method on one split of one table: trained, timed and measured."""
+
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from torchmcl.tabular.peers import Answer, peer_named
+from torchmcl.tabular.sets import Split, read_split
+
+__all__ = ["COVERAGES", "judge", "measure"]
+
+COVERAGES = (0.5, 0.8, 0.9, 0.95)
+
+
+def judge(root: Path, name: str, split: int, method: str, seed: int = 0) -> dict[str, Any]:
+    """The record of a method: what was trained on what, how long it took, and its measures on the test rows.
+
+    `cpu_seconds` counts the work of this process alone, so that other processes do not change it much.
+    """
+    rows = read_split(root, name, split)
+    fit = _ours if method == "torchmcl" else peer_named(method).fit
+    wall, work = time.perf_counter(), time.process_time()
+    fitted = fit(rows.X, rows.y, seed)
+    wall, work = time.perf_counter() - wall, time.process_time() - work
+    record = {"set": name, "split": split, "method": method, "seed": seed, "rows": len(rows.X)}
+    return {**record, "seconds": wall, "cpu_seconds": work, **measure(fitted(rows.X_test), rows)}
+
+
+def measure(answer: Answer, rows: Split) -> dict[str, Any]:
+    """Errors, scores, coverage and width on the test rows; `nll` is `None` for a method without a density."""
+    y = rows.y_test
+    nll = answer.nll(y)
+    error = answer.mean - y
+    coverage, width, interval_score = {}, {}, {}
+    for level in COVERAGES:
+        low, high = answer.interval(level)
+        coverage[str(level)] = float(((low <= y) & (y <= high)).mean())
+        width[str(level)] = float((high - low).mean())
+        outside = np.maximum(low - y, 0) + np.maximum(y - high, 0)
+        interval_score[str(level)] = float((high - low + 2 / (1 - level) * outside).mean())
+    return {
+        "test_rows": len(y),
+        "rmse": float(np.sqrt((error**2).mean())),
+        "mae": float(np.abs(error).mean()),
+        "nll": None if nll is None else float(nll.mean()),
+        "crps": float(answer.crps(y).mean()),
+        "coverage": coverage,
+        "width": width,
+        "interval_score": interval_score,
+    }
+
+
+def _ours(X: Any, y: Any, seed: int) -> Any:
+    from torchmcl.tabular.peers.ours import fit
+
+    return fit(X, y, seed)
