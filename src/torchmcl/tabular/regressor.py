@@ -1,250 +1,307 @@
 """A scikit-learn estimator: `fit` on ambiguous data, get a distribution for each new input."""
 
-from collections.abc import Sequence
-from dataclasses import replace
-from functools import partial
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, RegressorMixin
-from sklearn.metrics import r2_score
 from sklearn.utils import check_random_state
-from sklearn.utils.validation import check_array, check_consistent_length, check_is_fitted, validate_data
-from torch import Tensor, nn
+from sklearn.utils.validation import check_is_fitted
+from torch import nn
 
 from torchmcl.assignment import Assign, winner_takes_all
 from torchmcl.distances import Distance, euclidean
-from torchmcl.heads import HypothesisHead, Scores
-from torchmcl.hypotheses import Hypotheses
-from torchmcl.losses import mcl_loss, rmcl_loss
-from torchmcl.training import Loss, Optimization, TensorBatches, cosine, fit
-from torchmcl.voronoi.supports import Box
+from torchmcl.heads import Scores
+from torchmcl.tabular.calibration import Calibration, calibrate
+from torchmcl.tabular.members import pool, ring
+from torchmcl.tabular.model import TableModel
+from torchmcl.tabular.predictions import Predictions
+from torchmcl.tabular.preparation import Preparation, prepare
+from torchmcl.tabular.recipe import MEMBERS, Trained, train_members
+from torchmcl.tabular.rows import read_weights
+from torchmcl.tabular.scaling import Standard
+from torchmcl.tabular.settings import check_settings, is_directional
 
 __all__ = ["MCLRegressor"]
 
-CHUNK = 65_536
-"""Rows predicted at once, so that memory stays bounded."""
+Array = NDArray[np.float64]
 
 
-class MCLRegressor(RegressorMixin, BaseEstimator):
-    """Regression with K scored answers in place of their average.
+class MCLRegressor(Predictions, RegressorMixin, BaseEstimator):
+    """Regression with a distribution for each input: K scored hypotheses with widths in place of one average.
 
-    A perceptron with a `HypothesisHead`, trained by `rmcl_loss` (by `mcl_loss` when `scores` is `None`) with
-    Adam, a cosine schedule and early stopping on a held-out part of the data. Inputs and targets are
-    standardised inside; targets by one scale for all coordinates, so that Voronoi cells keep their shape.
+    Several small networks are trained in one pass on a proper score of their mixture, each with its own rows for
+    early stopping. Rows that a network has not seen calibrate the intervals. Columns may have gaps, categories and
+    strings; inputs and targets are standardized inside.
 
-    n_hypotheses
-        K.
-    hidden
-        Units of each hidden layer.
-    scores
-        `"softmax"`, one distribution over the cells; `"sigmoid"`, the paper's, which also counts targets; `None`,
-        no scores.
-    distance, assign, beta, negatives
-        As in `rmcl_loss`; the distance acts on standardised targets.
-    learning_rate, batch_size, max_epochs
-        Of training; `batch_size=None` chooses one from the amount of data.
-    patience
-        Epochs without a better validation loss after which training stops; `None` never stops early.
-    validation_fraction
-        The part of the data that is held out for that.
-    random_state
-        Seed, generator or `None`, as everywhere in scikit-learn.
-    progress
-        Whether to show a progress bar.
+    Equal rows count as one row with more weight, and the order of rows does not matter. In training, targets more
+    than 30 standard deviations away count as if they were that far.
 
-    >>> x = np.linspace(0, 1, 400)[:, None]
-    >>> y = np.where(np.arange(400) % 2, x[:, 0], -x[:, 0])
-    >>> model = MCLRegressor(n_hypotheses=2, max_epochs=60, random_state=0, progress=False).fit(x, y)
-    >>> hypotheses = model.predict_hypotheses([[1.0]])
-    >>> sorted(round(point, 1) + 0.0 for point in hypotheses.points.flatten().tolist())
-    [-1.0, 1.0]
+    Args:
+        n_hypotheses: K, of each member.
+        loss: `"energy"`, the energy score of the mixture plus half its negative log-likelihood, for targets that are
+            samples of what may happen; `"rmcl"`, the paper's, for the best of K answers with scores; `"mcl"`, without
+            scores; `"transport"`, where the targets of an input are the whole answer.
+        members: Networks whose mixtures are averaged; `None` for 5 with `loss="energy"` and 1 otherwise.
+        hidden: Units of each hidden layer.
+        activation: `"relu"`, `"silu"`, `"gelu"` or `"tanh"`.
+        network: Your own network in place of the perceptron: a function from the number of features and the number of
+            outputs to a `torch.nn.Module`, or a module, which each member copies. It maps `(batch, features)` to
+            `(batch, outputs)`; the outputs are K points, then K logits, then K widths before a softplus.
+        scores: `"softmax"`, one distribution over the hypotheses. With `loss="rmcl"` also `"sigmoid"`, the paper's,
+            which counts targets; `None` with `loss="mcl"`.
+        distance: As in `rmcl_loss`; it acts on standardized targets, except for directions, which are left as they are.
+        assign: As in `rmcl_loss`.
+        beta: As in `rmcl_loss`.
+        negatives: As in `rmcl_loss`.
+        learning_rate: Of AdamW, at the start of a cosine schedule.
+        weight_decay: Of AdamW.
+        batch_size: Rows of a step; `None` for a twentieth of the rows, between 32 and 256.
+        max_epochs: `None` for 100 with up to 2,500 rows and fewer with more.
+        patience: Epochs without a better validation score after which training stops; `None` never stops early.
+        validation_fraction: The part of the rows that each member holds out; 0 for none, and no calibration.
+        device: Where to train: `"auto"`, `"cpu"`, `"cuda"` or another name that Lightning knows.
+        random_state: Seed, generator or `None`, as everywhere in scikit-learn.
+        progress: Whether to show a progress bar.
+
+    Attributes:
+        model_: The trained `TableModel`.
+        n_iter_: Epochs of training.
+        validation_score_: Of each member, in standardized units; empty if no row was held out.
+        calibration_: What intervals and regions are read from; `None` if no row was held out.
+
+    Example:
+        >>> x = np.linspace(0, 1, 400)[:, None]
+        >>> y = np.where(np.arange(400) % 2, x[:, 0], -x[:, 0])
+        >>> model = MCLRegressor(n_hypotheses=2, members=2, max_epochs=60, random_state=0, progress=False).fit(x, y)
+        >>> hypotheses = model.predict_hypotheses([[1.0]])
+        >>> sorted(round(point, 1) + 0.0 for point in hypotheses.points.flatten().tolist())
+        [-1.0, 1.0]
     """
 
     def __init__(
         self,
-        n_hypotheses: int = 20,
+        n_hypotheses: int = 10,
         *,
+        loss: str = "energy",
+        members: int | None = None,
         hidden: Sequence[int] = (128, 128),
+        activation: str = "relu",
+        network: nn.Module | Callable[[int, int], nn.Module] | None = None,
         scores: Scores = "softmax",
         distance: Distance = euclidean,
         assign: Assign = winner_takes_all,
         beta: float = 1.0,
         negatives: int | None = None,
-        learning_rate: float = 3e-3,
+        learning_rate: float = 5e-3,
+        weight_decay: float = 0.01,
         batch_size: int | None = None,
-        max_epochs: int = 100,
+        max_epochs: int | None = None,
         patience: int | None = 20,
         validation_fraction: float = 0.1,
+        device: str = "auto",
         random_state: Any = None,
         progress: bool = True,
     ) -> None:
         self.n_hypotheses = n_hypotheses
+        self.loss = loss
+        self.members = members
         self.hidden = hidden
+        self.activation = activation
+        self.network = network
         self.scores = scores
         self.distance = distance
         self.assign = assign
         self.beta = beta
         self.negatives = negatives
         self.learning_rate = learning_rate
+        self.weight_decay = weight_decay
         self.batch_size = batch_size
         self.max_epochs = max_epochs
         self.patience = patience
         self.validation_fraction = validation_fraction
+        self.device = device
         self.random_state = random_state
         self.progress = progress
 
-    def fit(self, X: ArrayLike, y: Any) -> "MCLRegressor":
-        """Learn from inputs `X (n, features)` and targets `y`.
+    def fit(
+        self, X: Any, y: Any, sample_weight: ArrayLike | None = None, eval_set: tuple[Any, Any] | None = None
+    ) -> "MCLRegressor":
+        """Learn from a table and its targets. A fit that fails leaves the estimator as it was.
 
-        `y` is `(n,)`, `(n, dim)`, `(n, targets, dim)` with rows of NaN for absent targets, or a list of
-        arrays `(targets, dim)`, one for each input, with different numbers of targets.
+        Args:
+            X: `(n, features)`, an array or a DataFrame; gaps, categories, strings and booleans are fine, dates are not.
+            y: `(n,)`, `(n, dim)`, `(n, targets, dim)` with rows of NaN for absent targets, or a list of arrays
+                `(targets, dim)`, one for each input, with different numbers of targets.
+            sample_weight: `(n,)`; a weight of two acts as a row that is there twice.
+            eval_set: A pair like `(X, y)` on which all members choose their epoch, in place of held-out rows of `X`.
+
+        Returns:
+            The estimator itself.
         """
-        self._check_settings()
-        if y is None:
-            raise ValueError("MCLRegressor requires y to be passed, but the target y is None")
-        values: NDArray[np.float64] = validate_data(self, X, dtype=np.float64)
-        targets, active, self.scalar_ = _read_targets(y)
-        check_consistent_length(values, targets)
-        if not active.any():
-            raise ValueError("y holds no target at all: every one of its rows is NaN")
-        self._standardise(values, targets[active])
-        inputs = torch.from_numpy((values - self.input_mean_) / self.input_scale_).float()
-        scaled = torch.from_numpy((targets - self.target_center_) / self.target_scale_).float()
-        seed = int(check_random_state(self.random_state).randint(2**31))
-        self._train(inputs, scaled, torch.from_numpy(active), seed)
+        return self.train(X, y, sample_weight, eval_set)
+
+    def train(
+        self,
+        X: Any,
+        y: Any,
+        sample_weight: ArrayLike | None = None,
+        eval_set: tuple[Any, Any] | None = None,
+        *,
+        checkpoint: Path | None = None,
+        progress: bool | Callable[[float], None] | None = None,
+    ) -> "MCLRegressor":
+        """`fit` that can be resumed.
+
+        Args:
+            X: As for `fit`.
+            y: As for `fit`.
+            sample_weight: As for `fit`.
+            eval_set: As for `fit`.
+            checkpoint: A file that is written after each epoch, from which an interrupted training goes on; the same
+                data, settings and seed are needed. The caller removes it.
+            progress: As for `training.fit`; `None` for the setting of the estimator.
+
+        Returns:
+            The estimator itself.
+        """
+        check_settings(self)
+        with _unchanged_on_failure(self):
+            prepared = prepare(self, X, y, sample_weight, eval_set)
+            seed = int(check_random_state(self.random_state).randint(2**31))
+            members = self.members or (MEMBERS if self.loss == "energy" else 1)
+            fraction = self.validation_fraction if prepared.validation is None else 0.0
+            folds = ring(len(prepared.rows), members, fraction, seed)
+            shown = self.progress if progress is None else progress
+            options = {"checkpoint": checkpoint, "progress": shown}
+            trained = train_members(self, prepared.problem, folds, seed, prepared.validation_problem, **options)
+            self.model_ = self._model(prepared, trained)
+            self.calibration_ = self._calibration_of(prepared, trained, folds)
+            self.n_iter_, self.validation_score_ = trained.epochs, np.array(trained.best)
         return self
 
-    def predict_hypotheses(self, X: ArrayLike) -> Hypotheses:
-        """K hypotheses for each row of `X`, in the units of `y`."""
-        check_is_fitted(self)
-        X = validate_data(self, X, dtype=np.float64, reset=False)
-        inputs = torch.from_numpy((X - self.input_mean_) / self.input_scale_).float()
-        with torch.no_grad():
-            scaled = Hypotheses.cat([self.network_(part) for part in inputs.split(CHUNK)]).to(torch.double)
-        center = torch.from_numpy(self.target_center_)
-        return replace(scaled, points=scaled.points * self.target_scale_ + center)
+    def calibrate(
+        self, X: Any, y: Any, groups: Any = None, sample_weight: ArrayLike | None = None
+    ) -> "MCLRegressor":
+        """Calibrate intervals and regions on fresh rows (split conformal prediction): their coverage is then exact.
 
-    def predict(self, X: ArrayLike) -> NDArray[np.float64]:
-        """The mean of the predicted distribution, `(n,)` or `(n, dim)` as `y` was."""
-        mean = self.predict_hypotheses(X).mean.numpy()
-        return mean[:, 0] if self.scalar_ else mean
+        Args:
+            X: `(n, features)`, rows that `fit` has not seen.
+            y: Their targets.
+            groups: `(n,)`; coverage then holds in each group.
+            sample_weight: `(n,)`.
 
-    def score(self, X: ArrayLike, y: Any, sample_weight: ArrayLike | None = None) -> float:
+        Returns:
+            The estimator itself.
+        """
+        self._refuse_directions("calibrate")
+        inputs = self._inputs(X)
+        targets = self._targets(y, len(inputs))
+        weights = read_weights(sample_weight, len(inputs))
+        labels = _read_groups(groups, len(inputs))
+        used = np.flatnonzero((weights > 0) & targets.active.any(1))
+        pooled = self.model_.pooled(inputs[used])
+        own = None if labels is None else labels[used]
+        self.calibration_ = calibrate(pooled, self.model_.units, targets.take(used), weights[used], own)
+        return self
+
+    def score(self, X: Any, y: Any, sample_weight: ArrayLike | None = None) -> float:
         """R² of the mean, each active target counting as one observation.
 
-        It tells how good the mean is, not how good the distribution is; see `torchmcl.emd` for that.
+        It tells how good the mean is, not how good the distribution is: `torchmcl.tabular.scorers` do that.
+
+        Args:
+            X: `(n, features)`.
+            y: Their targets.
+            sample_weight: `(n,)`.
         """
-        targets, active, _ = _read_targets(y)
-        mean = self.predict(X)
-        mean = mean[:, None] if self.scalar_ else mean
-        row, _ = active.nonzero()
-        weight = None if sample_weight is None else np.asarray(sample_weight)[row]
-        return float(r2_score(targets[active], mean[row], sample_weight=weight))
+        mean = np.reshape(self.predict(X), (-1, self.model_.dim))
+        targets = self._targets(y, len(mean))
+        row, _ = targets.active.nonzero()
+        weights = read_weights(sample_weight, len(mean))[row]
+        present = targets.values[targets.active]
+        # Squares of very large numbers are infinite, so all are standardized first.
+        standard = Standard.fit(present, weights)
+        true, expected = standard.apply(present), standard.apply(mean[row])
+        residual = np.average((true - expected) ** 2, axis=0, weights=weights)
+        total = np.average((true - np.average(true, axis=0, weights=weights)) ** 2, axis=0, weights=weights)
+        explained = 1 - residual / np.where(total > 0, total, 1.0)
+        return float(np.where(total > 0, explained, np.where(residual > 0, 0.0, 1.0)).mean())
 
-    def _check_settings(self) -> None:
-        for name in ("n_hypotheses", "max_epochs"):
-            if not getattr(self, name) >= 1:
-                raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")
-        for name in ("batch_size", "patience", "negatives"):
-            if getattr(self, name) is not None and not getattr(self, name) >= 1:
-                raise ValueError(f"{name} must be None or at least 1, got {getattr(self, name)}")
-        if not 0 <= self.validation_fraction < 1:
-            raise ValueError(f"validation_fraction must be in [0, 1), got {self.validation_fraction}")
-        if not self.learning_rate > 0:
-            raise ValueError(f"learning_rate must be positive, got {self.learning_rate}")
+    def save(self, folder: str | Path) -> None:
+        """Write the fitted model to a folder: `model.safetensors` and `config.json`.
 
-    def _standardise(self, X: NDArray[np.float64], present: NDArray[np.float64]) -> None:
-        self.input_mean_, deviation = X.mean(0), X.std(0)
-        self.input_scale_ = np.where(deviation > 0, deviation, 1.0)
-        # The median and the spread around it: a few far outliers must not decide the unit.
-        self.target_center_ = np.median(present, 0)
-        away = np.linalg.norm(present - self.target_center_, axis=1)
-        candidates = (np.median(away), away.mean(), 1.0)
-        self.target_scale_ = float(next(value for value in candidates if value > 0))
+        Args:
+            folder: Made where it is missing; an earlier model in it is replaced.
+        """
+        from torchmcl.tabular.storage import save
 
-    def _network(self, targets: Tensor) -> nn.Module:
-        low, high = targets.quantile(0.01, dim=0), targets.quantile(0.99, dim=0)
-        middle, half = (low + high) / 2, ((high - low) / 2).clamp(min=1e-3)
-        layers: list[nn.Module] = []
-        width = self.n_features_in_
-        for units in self.hidden:
-            layers += [nn.Linear(width, units), nn.ReLU()]
-            width = units
-        spread = Box((middle - half).tolist(), (middle + half).tolist())
-        head = HypothesisHead(width, self.n_hypotheses, targets.shape[-1], self.scores, spread)
-        return nn.Sequential(*layers, head)
+        check_is_fitted(self)
+        save(self, Path(folder))
 
-    def _loss(self) -> Loss:
-        if self.scores is None:
-            return partial(mcl_loss, distance=self.distance, assign=self.assign)
-        return partial(
-            rmcl_loss,
-            distance=self.distance,
-            assign=self.assign,
-            beta=self.beta,
-            negatives=self.negatives,
+    @classmethod
+    def load(cls, folder: str | Path, network: Any = None) -> "MCLRegressor":
+        """Read a model that `save` wrote; its predictions are equal to the last bit.
+
+        Args:
+            folder: That of `save`.
+            network: What made the network, for a model with a network of its own: code is never stored.
+        """
+        from torchmcl.tabular.storage import load
+
+        return load(cls, Path(folder), network)
+
+    def _model(self, prepared: Preparation, trained: Trained) -> TableModel:
+        return TableModel(
+            prepared.columns,
+            prepared.units,
+            trained.network,
+            trained.factors,
+            self.n_hypotheses,
+            self.loss == "energy",
+            is_directional(self),
+            prepared.rows.targets.scalar,
         )
 
-    def _train(self, inputs: Tensor, targets: Tensor, active: Tensor, seed: int) -> None:
-        order = torch.randperm(len(inputs), generator=torch.Generator().manual_seed(seed))
-        held = int(len(inputs) * self.validation_fraction)
-        train = order[held:]
-        validation = order[:held] if held else order
-        size = self.batch_size or int(np.clip(len(train) // 20, 32, 1024))
-        fitted = fit(
-            lambda: self._network(targets[active]),
-            self._loss(),
-            TensorBatches(inputs[train], targets[train], active[train], batch_size=size, shuffle_seed=seed),
-            TensorBatches(inputs[validation], targets[validation], active[validation], batch_size=CHUNK),
-            seed=seed,
-            optimization=Optimization(
-                epochs=self.max_epochs,
-                learning_rate=self.learning_rate,
-                schedule=cosine,
-                patience=self.patience,
-            ),
-            progress=self.progress,
-        )
-        self.network_ = fitted.network
-        self.n_iter_ = fitted.epochs
-        self.validation_loss_ = fitted.best
+    def _calibration_of(self, prepared: Preparation, trained: Trained, folds: Any) -> Calibration | None:
+        if trained.held_out is None or is_directional(self):
+            return None
+        if prepared.validation is not None:
+            rows, index, pooled = prepared.validation, None, pool(trained.held_out)
+        else:
+            rows, index, pooled = prepared.rows, folds.blocks.flatten().numpy(), folds.pairs(trained.held_out)
+        targets = rows.targets if index is None else rows.targets.take(index)
+        weights = rows.weights if index is None else rows.weights[index]
+        return calibrate(pooled, prepared.units, targets, weights)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.target_tags.multi_output = True
+        tags.input_tags.allow_nan = True
         return tags
 
 
-def _read_targets(y: Any) -> tuple[NDArray[np.float64], NDArray[np.bool_], bool]:
-    """Targets `(n, targets, dim)` with zeros where absent, the mask of the others, and whether `y` is 1-D."""
-    if isinstance(y, list | tuple) and len(y) and all(np.ndim(each) == 2 for each in y):
-        return _read_ragged([np.asarray(each, dtype=np.float64) for each in y])
-    if isinstance(y, list | tuple) and len({np.shape(each) for each in y}) > 1:
-        raise ValueError("y holds arrays of different shapes: each of them must be (targets, dim)")
-    check = partial(check_array, ensure_2d=False, input_name="y")
-    values = check(y, allow_nd=True, dtype=np.float64, ensure_all_finite=False)
-    if values.ndim not in (1, 2, 3):
-        raise ValueError(f"y must be (n,), (n, dim) or (n, targets, dim), got {values.shape}")
-    if values.ndim < 3:
-        check(values)
-        return values.reshape(len(values), 1, -1), np.ones((len(values), 1), dtype=bool), values.ndim == 1
-    active = ~np.isnan(values).all(-1)
-    if not np.isfinite(values[active]).all():
-        raise ValueError("y contains infinity or a target with some but not all coordinates NaN")
-    return np.where(active[..., None], values, 0.0), active, False
+@contextmanager
+def _unchanged_on_failure(estimator: Any) -> Iterator[None]:
+    before = dict(estimator.__dict__)
+    try:
+        yield
+    except BaseException:
+        estimator.__dict__.clear()
+        estimator.__dict__.update(before)
+        raise
 
 
-def _read_ragged(parts: list[NDArray[np.float64]]) -> tuple[NDArray[np.float64], NDArray[np.bool_], bool]:
-    dims = {part.shape[1] for part in parts}
-    if len(dims) != 1:
-        raise ValueError(f"y holds targets with {sorted(dims)} coordinates: all must have the same number")
-    counts = np.array([len(part) for part in parts])
-    active = np.arange(max(counts.max(), 1)) < counts[:, None]
-    values = np.zeros((*active.shape, dims.pop()))
-    values[active] = np.concatenate(parts)
-    if not np.isfinite(values).all():
-        raise ValueError("y contains NaN or infinity: leave absent targets out of the list")
-    return values, active, False
+def _read_groups(groups: Any, rows: int) -> NDArray[np.str_] | None:
+    if groups is None:
+        return None
+    labels = np.asarray(groups)
+    if labels.shape != (rows,):
+        raise ValueError(f"groups must be {(rows,)}, one for each row, got {labels.shape}")
+    labels = labels.astype(str)
+    if len(np.unique(labels)) < 2:
+        raise ValueError(f"groups holds one group only ({str(labels[0])!r}): leave groups out")
+    return labels

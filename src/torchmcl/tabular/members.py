@@ -1,0 +1,210 @@
+"""Several members that learn side by side: who validates on which rows, and which epoch each of them keeps."""
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from jaxtyping import Float, Int
+from lightning.pytorch import Callback, LightningModule, Trainer
+from torch import Tensor, nn
+
+from torchmcl.hypotheses import Hypotheses
+
+__all__ = ["Folds", "KeepBestMembers", "MemberBatches", "pool", "ring"]
+
+LARGEST_VALIDATION = 20_000
+"""Rows on which a member validates, at most: more would tell nothing new and cost time."""
+SCORED_AT_ONCE = 4096
+"""Validation rows of a batch, so that memory stays bounded."""
+
+Score = Callable[[Hypotheses, Tensor, Tensor], Tensor]
+"""One number for each item, from hypotheses, targets and active; lower is better."""
+
+
+@dataclass(frozen=True, eq=False)
+class Folds:
+    """Which rows each member trains on, and which are held out.
+
+    Args:
+        train: `(members, rows)`.
+        validation: `(members, 2 x block)`; a member's own block, then the next one of the ring. Empty without
+            validation.
+    """
+
+    train: Int[Tensor, "members rows"]
+    validation: Int[Tensor, "members held"]
+
+    @property
+    def members(self) -> int:
+        """How many."""
+        return len(self.train)
+
+    @property
+    def blocks(self) -> Int[Tensor, "members block"]:
+        """The blocks of the ring, no row in two of them; one block where a single member has it all."""
+        held = self.validation.shape[1]
+        return self.validation if self.members == 1 else self.validation[:, : held // 2]
+
+    def pairs(self, hypotheses: Hypotheses) -> Hypotheses:
+        """Out-of-fold answers for the blocks: of the two members that have not seen a block, as one distribution.
+
+        Args:
+            hypotheses: Of each member for its validation rows, `(members, 2 x block)`.
+
+        Returns:
+            Hypotheses `(members x block)` in the order of `blocks`.
+        """
+        if self.members == 1:
+            return hypotheses[0]
+        block = self.validation.shape[1] // 2
+        own, following = hypotheses[:, :block], hypotheses[:, block:]
+        before = torch.arange(-1, self.members - 1) % self.members
+        both = pool(Hypotheses.stack([own, following[before]]))
+        return Hypotheses.cat([both[index] for index in range(self.members)])
+
+
+def ring(rows: int, members: int, fraction: float, seed: int) -> Folds:
+    """Blocks of half the fraction; member j holds out the blocks j and j + 1, so every block has two strangers.
+
+    Args:
+        rows: Of the table.
+        members: How many.
+        fraction: The part of the rows that a member validates on.
+        seed: Of the order.
+    """
+    order = torch.randperm(rows, generator=torch.Generator().manual_seed(seed))
+    block = min(round(rows * fraction / 2), LARGEST_VALIDATION // 2)
+    if fraction > 0:
+        block = max(block, 1)
+    # Each member must keep at least half of the rows, and the blocks must not overlap.
+    if block * max(members, 2) > rows or 4 * block > rows:
+        block = 0
+    turned = torch.stack([order.roll(-index * block) for index in range(members)])
+    return Folds(turned[:, 2 * block :], turned[:, : 2 * block])
+
+
+def pool(members: Hypotheses) -> Hypotheses:
+    """The members of the first axis as one distribution: `(members, *batch, K)` to `(*batch, members x K)`."""
+    count = len(members)
+    points = members.points.movedim(0, -3).flatten(-3, -2)
+    logits = (members.log_probs - math.log(count)).movedim(0, -2).flatten(-2)
+    widths = None if members.widths is None else members.widths.movedim(0, -2).flatten(-2)
+    return Hypotheses(points, logits, "softmax", widths)
+
+
+class MemberBatches:
+    """Batches in which each member has its own rows, in its own order, anew in each epoch.
+
+    Args:
+        tensors: Of all rows, with the same first axis.
+        rows: The rows of each member, `(members, rows)`.
+        batch_size: Rows of each member in a batch.
+        seed: Decides the order; `None` keeps it.
+        weights: Of all rows; rows are then drawn in proportion to them, with replacement.
+    """
+
+    def __init__(
+        self,
+        *tensors: Tensor,
+        rows: Int[Tensor, "members rows"],
+        batch_size: int,
+        seed: int | None = None,
+        weights: Float[Tensor, "all_rows"] | None = None,
+    ) -> None:
+        self.tensors, self.rows, self.batch_size, self.seed = tensors, rows, batch_size, seed
+        self.weights = weights
+        self.epoch = 0
+
+    def set_epoch(self, epoch: int) -> None:
+        """Choose the order of the next pass; the pass after it has that of the next epoch."""
+        self.epoch = epoch
+
+    def __len__(self) -> int:
+        return math.ceil(self.rows.shape[1] / self.batch_size)
+
+    def __iter__(self) -> Iterator[tuple[Tensor, ...]]:
+        rows, epoch = self.rows, self.epoch
+        self.epoch = epoch + 1
+        if self.seed is not None:
+            state = np.random.SeedSequence([self.seed, epoch]).generate_state(1)
+            random = torch.Generator().manual_seed(int(state[0]))
+            rows = torch.stack([each[self._order(each, random)] for each in rows])
+        for part in rows.split(self.batch_size, 1):
+            yield tuple(tensor[part] for tensor in self.tensors)
+
+    def _order(self, rows: Tensor, random: torch.Generator) -> Tensor:
+        if self.weights is None:
+            return torch.randperm(len(rows), generator=random)
+        below = self.weights[rows].double().cumsum(0)
+        drawn = torch.rand(len(rows), generator=random, dtype=torch.float64) * below[-1]
+        return torch.searchsorted(below, drawn).clamp(max=len(rows) - 1)
+
+
+class KeepBestMembers(Callback):
+    """Keeps the weights of each member from the epoch in which its own validation score was best.
+
+    Training stops when no member has improved for `patience` epochs.
+
+    Args:
+        score: One number for each item.
+        patience: Epochs; `None` never stops early.
+    """
+
+    def __init__(self, score: Score, patience: int | None) -> None:
+        self.score, self.patience = score, patience
+        self.best: Tensor | None = None
+        self.epochs: list[int] = []
+        self.kept: dict[str, Tensor] = {}
+
+    def on_validation_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        self.total: Tensor | float = 0.0
+        self.weight: Tensor | float = 0.0
+
+    @torch.no_grad()
+    def on_validation_batch_end(
+        self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, *indices: int
+    ) -> None:
+        each, weight = self.score(outputs["hypotheses"], *batch[1:3])
+        self.total = self.total + (each * weight).sum(tuple(range(1, each.ndim)))
+        self.weight = self.weight + weight.sum(tuple(range(1, each.ndim)))
+
+    def on_validation_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        scores = torch.as_tensor(self.total / self.weight).cpu()
+        network: Any = pl_module.network
+        state = {name: value.detach() for name, value in network.state_dict().items()}
+        if self.best is None:
+            self.best = torch.full_like(scores, math.inf)
+            self.epochs = [0] * len(scores)
+            self.kept = {name: value.clone() for name, value in state.items()}
+        better = scores < self.best
+        self.best = torch.where(better, scores, self.best)
+        for member in better.nonzero()[:, 0].tolist():
+            self.epochs[member] = trainer.current_epoch
+            copy_member(self.kept, state, member, len(scores))
+        waited = trainer.current_epoch - max(self.epochs)
+        if self.patience is not None and waited >= self.patience:
+            trainer.should_stop = True
+
+    def on_fit_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        if self.kept:
+            network: nn.Module = pl_module.network  # type: ignore[assignment]
+            network.load_state_dict(self.kept)
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"best": self.best, "epochs": self.epochs, "kept": self.kept}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        self.best, self.epochs, self.kept = state_dict["best"], state_dict["epochs"], state_dict["kept"]
+
+
+def copy_member(to: dict[str, Tensor], state: dict[str, Tensor], member: int, members: int) -> None:
+    """Copy what belongs to one member: its network, or its part of stacked weights."""
+    for name, value in state.items():
+        if name.startswith("networks."):
+            if name.split(".")[1] == str(member):
+                to[name].copy_(value)
+        else:
+            to[name].view(members, -1)[member] = value.reshape(members, -1)[member]

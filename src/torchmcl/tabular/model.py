@@ -1,0 +1,153 @@
+"""A trained model of a table: from encoded rows to distributions in the units of the targets."""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+from torch.distributions import AffineTransform, Distribution, TransformedDistribution
+
+from torchmcl.directions import from_vectors, to_vectors
+from torchmcl.hypotheses import Hypotheses
+from torchmcl.tabular.columns import Columns
+from torchmcl.tabular.members import pool
+from torchmcl.tabular.merging import merge_hypotheses
+from torchmcl.tabular.recipe import with_widths
+from torchmcl.tabular.scaling import Standard
+
+__all__ = ["TableModel"]
+
+Array = NDArray[np.float64]
+CHUNK = 8192
+"""Rows predicted at once, so that memory stays bounded."""
+
+
+@dataclass(frozen=True, eq=False)
+class TableModel:
+    """Everything that a prediction needs.
+
+    Args:
+        columns: How a row becomes numbers.
+        units: Center and scale of the targets.
+        network: Maps `(members, rows, features)` to hypotheses in standardized units.
+        factors: Of the widths of each member; where hypotheses have none, the width of all of them.
+        hypotheses: K.
+        own_widths: Whether hypotheses have widths of their own.
+        directional: Whether targets are directions (azimuth, elevation).
+        scalar: Whether `y` was `(rows,)`.
+    """
+
+    columns: Columns
+    units: Standard
+    network: nn.Module
+    factors: Tensor
+    hypotheses: int
+    own_widths: bool
+    directional: bool
+    scalar: bool
+
+    @property
+    def dim(self) -> int:
+        """Coordinates of a target."""
+        return len(self.units.center)
+
+    def pooled(self, inputs: Tensor) -> Hypotheses:
+        """The hypotheses of all members as one distribution, `(rows, members x K)`, in standardized units."""
+        with torch.no_grad():
+            device = next(iter(self.network.parameters())).device
+            own = self.network(inputs.to(device).expand(len(self.factors), *inputs.shape)).to("cpu", torch.double)
+            return pool(with_widths(own, self.factors))
+
+    def mean(self, inputs: Tensor) -> Array:
+        """`(rows, dim)`."""
+        if self.directional:
+            return self._joined(from_vectors(_mean_vector(part)) for part in self._parts(inputs))
+        return self.units.invert(self._joined(part.mean for part in self._parts(inputs)))
+
+    def std(self, inputs: Tensor) -> Array:
+        """`(rows, dim)`."""
+        self._refuse_directions("predict_std")
+        return self._joined(part.std for part in self._parts(inputs)) * self.units.scale
+
+    def answers(self, inputs: Tensor) -> Hypotheses:
+        """K hypotheses for each row in the units of the targets."""
+        found = Hypotheses.cat([self._merged(part) for part in inputs.split(CHUNK)])
+        scale = torch.from_numpy(self.units.scale)
+        # One width for all coordinates: that with the same volume.
+        widths = None if found.widths is None else found.widths * scale.log().mean().exp()
+        points = found.points * scale + torch.from_numpy(self.units.center)
+        return replace(found, points=points, widths=widths)
+
+    def distribution(self, inputs: Tensor) -> Distribution:
+        """Batch shape `(rows,)`, event shape `(dim,)`."""
+        self._refuse_directions("predict_dist")
+        pooled = Hypotheses.cat(list(self._parts(inputs)))
+        center, scale = torch.from_numpy(self.units.center), torch.from_numpy(self.units.scale)
+        if self.dim == 1:
+            moved = replace(pooled, points=pooled.points * scale + center, widths=pooled.widths * scale)
+            return moved.mixture()
+        return TransformedDistribution(pooled.mixture(), [AffineTransform(center, scale, event_dim=1)])
+
+    def quantiles(self, inputs: Tensor, levels: Array) -> Array:
+        """`(rows, levels, dim)` at levels that broadcast to that shape; infinite at 0 and 1."""
+        self._refuse_directions("predict_quantiles")
+        wanted = torch.from_numpy(np.broadcast_to(levels, (len(inputs), levels.shape[-2], self.dim)).copy())
+        found = []
+        for start, part in self._numbered(inputs):
+            own = wanted[start : start + len(part)].transpose(0, 1)
+            axes = [_marginal(part, axis).mixture().icdf(own[..., [axis]]) for axis in range(self.dim)]
+            found.append(torch.cat(axes, -1).transpose(0, 1))
+        return self.units.invert(self._joined(found))
+
+    def interval(self, inputs: Tensor, levels: Array) -> Array:
+        """Central intervals `(rows, 2, dim)` of probability `levels (rows, dim)`; infinite where a level is."""
+        half = np.minimum(levels, 1.0) / 2
+        return self.quantiles(inputs, np.stack([0.5 - half, 0.5 + half], axis=1))
+
+    def sample(self, inputs: Tensor, n: int, seed: int) -> Array:
+        """`(rows, n, dim)`."""
+        self._refuse_directions("sample")
+        with torch.random.fork_rng([]):
+            torch.manual_seed(seed)
+            drawn = [part.mixture().sample((n,)).movedim(0, 1) for part in self._parts(inputs)]
+        return self.units.invert(torch.cat(drawn).numpy())
+
+    def log_prob(self, inputs: Tensor, y: Array) -> Array:
+        """`(rows,)` at `y (rows, dim)`."""
+        self._refuse_directions("log_prob")
+        scaled = torch.from_numpy(self.units.apply(y))
+        found = [
+            part.mixture().log_prob(scaled[start : start + len(part)]) for start, part in self._numbered(inputs)
+        ]
+        return torch.cat(found).numpy() - np.log(self.units.scale).sum()
+
+    def _parts(self, inputs: Tensor) -> Iterator[Hypotheses]:
+        for part in inputs.split(CHUNK):
+            yield self.pooled(part)
+
+    def _numbered(self, inputs: Tensor) -> Iterator[tuple[int, Hypotheses]]:
+        for start, part in zip(range(0, len(inputs), CHUNK), self._parts(inputs), strict=True):
+            yield start, part
+
+    def _merged(self, inputs: Tensor) -> Hypotheses:
+        if self.own_widths:
+            return merge_hypotheses(self.pooled(inputs), self.hypotheses)
+        with torch.no_grad():
+            return self.network(inputs[None])[0].to(torch.double)
+
+    def _joined(self, parts: Iterable[Tensor]) -> Array:
+        return torch.cat(list(parts)).numpy()
+
+    def _refuse_directions(self, what: str) -> None:
+        if self.directional:
+            raise ValueError(f"{what} is not for directions: use predict or predict_hypotheses")
+
+
+def _marginal(hypotheses: Hypotheses, axis: int) -> Hypotheses:
+    return replace(hypotheses, points=hypotheses.points[..., axis : axis + 1])
+
+
+def _mean_vector(hypotheses: Hypotheses) -> Tensor:
+    return (hypotheses.probs[..., None] * to_vectors(hypotheses.points)).sum(-2)

@@ -1,0 +1,73 @@
+"""The rows that are trained on: equal rows are one row with more weight."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.utils.validation import check_consistent_length
+
+from torchmcl.tabular.columns import Table
+from torchmcl.tabular.targets import Targets
+
+__all__ = ["Rows", "merge", "read_weights"]
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class Rows:
+    """Inputs, targets and weights of the training rows, in an order that depends on their values alone."""
+
+    table: Table
+    targets: Targets
+    weights: Array
+
+    def __len__(self) -> int:
+        return len(self.weights)
+
+
+def read_weights(sample_weight: Any, rows: int) -> Array:
+    """The weight of each row; ones where there are none.
+
+    Raises:
+        ValueError: If they are negative, not finite, all zero, or not one for each row.
+    """
+    if sample_weight is None:
+        return np.ones(rows)
+    weights = np.asarray(sample_weight, dtype=np.float64)
+    if weights.shape != (rows,):
+        raise ValueError(f"sample_weight must be {(rows,)}, one weight for each row, got {weights.shape}")
+    if not np.isfinite(weights).all() or (weights < 0).any():
+        raise ValueError("sample_weight must hold finite numbers that are not negative")
+    if not weights.any():
+        raise ValueError("sample_weight is 0 for every row: there is nothing to learn from")
+    return weights
+
+
+def merge(table: Table, targets: Targets, weights: Array, keep_empty: bool) -> Rows:
+    """Leave out rows of weight 0, and merge equal rows into one that has their weight.
+
+    So a weight of two is the same as a row that is there twice, and no row is in training and validation at once.
+
+    Args:
+        table: The inputs.
+        targets: Their targets.
+        weights: Of the rows.
+        keep_empty: Whether rows without a target stay.
+    """
+    check_consistent_length(table.numbers, targets.values, weights)
+    kept = np.flatnonzero((weights > 0) & (targets.active.any(1) | keep_empty))
+    table, targets, weights = table.take(kept), targets.take(kept), weights[kept]
+    first, index = _unique(table, targets)
+    return Rows(table.take(first), targets.take(first), np.bincount(index, weights=weights))
+
+
+def _unique(table: Table, targets: Targets) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    codes = [np.unique(column.astype(str), return_inverse=True)[1] for column in table.labels.T]
+    parts = [table.numbers, *(code[:, None] for code in codes), targets.values.reshape(len(targets.values), -1)]
+    # Adding 0 makes -0 the same as 0.
+    key = np.ascontiguousarray(np.concatenate([*parts, targets.active], axis=1, dtype=np.float64) + 0.0)
+    packed = key.view(np.dtype((np.void, key.shape[1] * key.itemsize)))[:, 0]
+    _, first, index = np.unique(packed, return_index=True, return_inverse=True)
+    return first, index.reshape(-1)

@@ -1,0 +1,93 @@
+"""What `MCLRegressor` may be told; everything else is refused by name."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from torch import nn
+
+from torchmcl.assignment import winner_takes_all
+from torchmcl.distances import chordal, euclidean, great_circle, great_circle_swapped
+from torchmcl.errors import check_choice, check_integer, check_number
+from torchmcl.tabular.network import ACTIVATIONS
+from torchmcl.tabular.objectives import LOSSES
+
+__all__ = ["DIRECTIONAL", "check_settings", "is_directional"]
+
+DIRECTIONAL = (great_circle, great_circle_swapped, chordal)
+"""Distances of directions (azimuth, elevation), whose angles must not be shifted or scaled."""
+
+
+def check_settings(model: Any) -> None:
+    """Raise a `ValueError` or `TypeError` that names the first wrong setting."""
+    check_choice("loss", model.loss, LOSSES)
+    check_integer("n_hypotheses", model.n_hypotheses)
+    for name in ("members", "max_epochs", "batch_size", "patience", "negatives"):
+        _optional_integer(name, getattr(model, name))
+    _check_hidden(model.hidden)
+    check_choice("activation", model.activation, tuple(ACTIVATIONS))
+    check_choice("scores", model.scores, ("sigmoid", "softmax", None))
+    check_number("beta", model.beta, 0)
+    _finite("learning_rate", model.learning_rate)
+    _finite("weight_decay", model.weight_decay, zero=True)
+    check_number("validation_fraction", model.validation_fraction)
+    if not 0 <= model.validation_fraction <= 0.5:
+        raise ValueError(f"validation_fraction must be in [0, 0.5], got {model.validation_fraction}")
+    for name in ("distance", "assign"):
+        if not callable(getattr(model, name)):
+            raise TypeError(f"{name} must be a function, got {getattr(model, name)!r}")
+    if not (model.network is None or isinstance(model.network, nn.Module) or callable(model.network)):
+        raise TypeError(f"network must be None, a module or a function that makes one, got {model.network!r}")
+    if not isinstance(model.device, str):
+        raise TypeError(f"device must be a name such as 'auto', 'cpu' or 'cuda', got {model.device!r}")
+    for name in ("progress",):
+        if not isinstance(getattr(model, name), bool):
+            raise TypeError(f"{name} must be True or False, got {getattr(model, name)!r}")
+    _check_loss(model)
+
+
+def is_directional(model: Any) -> bool:
+    """Whether the targets are directions."""
+    return model.distance in DIRECTIONAL
+
+
+def _check_loss(model: Any) -> None:
+    """Settings that the loss would not use are mistakes."""
+    if model.loss == "energy":
+        for name, default in (("scores", "softmax"), ("distance", euclidean), ("assign", winner_takes_all)):
+            if getattr(model, name) is not default and getattr(model, name) != default:
+                raise ValueError(f"{name} must be left as it is with loss='energy'; loss='rmcl' has a use for it")
+        for name, default in (("beta", 1.0), ("negatives", None)):
+            if getattr(model, name) != default:
+                raise ValueError(f"{name} must be left as it is with loss='energy'; loss='rmcl' has a use for it")
+        return
+    if model.members not in (None, 1):
+        raise ValueError(
+            f"members must be 1 with loss={model.loss!r}, whose hypotheses have cells of their own, got {model.members}"
+        )
+    if (model.scores is None) != (model.loss == "mcl"):
+        wanted = "None" if model.loss == "mcl" else "'softmax' or 'sigmoid'"
+        raise ValueError(f"scores must be {wanted} with loss={model.loss!r}, got {model.scores!r}")
+
+
+def _optional_integer(name: str, value: Any) -> None:
+    if value is None:
+        return
+    try:
+        check_integer(name, value)
+    except (TypeError, ValueError) as error:
+        raise type(error)(str(error).replace("must be ", "must be None or ")) from None
+
+
+def _check_hidden(hidden: Any) -> None:
+    if isinstance(hidden, str) or not isinstance(hidden, Sequence):
+        raise TypeError(f"hidden must be a sequence of whole numbers such as (128, 128), got {hidden!r}")
+    for units in hidden:
+        check_integer("each number of hidden", units)
+
+
+def _finite(name: str, value: Any, zero: bool = False) -> None:
+    try:
+        check_number(name, value, 0, 1e6, open_low=not zero)
+    except ValueError:
+        wanted = "between 0 and 1e6" if zero else "positive and at most 1e6"
+        raise ValueError(f"{name} must be {wanted}, got {value}") from None
