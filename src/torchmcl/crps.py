@@ -22,7 +22,7 @@ from torchmcl.mixtures.kernels import (
     kernel_named,
 )
 
-__all__ = ["mixture_crps", "mixture_energy_loss"]
+__all__ = ["mixture_crps", "mixture_energy_loss", "mixture_energy_score"]
 
 _CLOSED = (GaussianKernel, LaplaceKernel)
 
@@ -97,6 +97,36 @@ def mixture_crps(
     if not isinstance(density, _CLOSED):
         raise ValueError(f"kernel must be 'gaussian' or 'laplace' for a closed form, got {kernel!r}")
     return item_mean(_crps(hypotheses, targets, active, density), active)
+
+
+def mixture_energy_score(
+    hypotheses: Hypotheses,
+    targets: Float[Tensor, "*batch targets dim"],
+    active: Bool[Tensor, "*batch targets"] | None = None,
+    *,
+    kernel: Kernel = "gaussian",
+    draws: int = 2,
+) -> Float[Tensor, "*batch"]:
+    """The energy score of the smooth mixture of each item, averaged over its active targets.
+
+    Args:
+        hypotheses: K points with scores and widths, `(*batch, hypotheses, dim)`.
+        targets: Samples of the outcome, `(*batch, targets, dim)`.
+        active: Which targets exist, `(*batch, targets)`; all of them if `None`.
+        kernel: The density around each hypothesis, `"gaussian"` or `"laplace"`.
+        draws: As for `mixture_energy_loss`.
+
+    Returns:
+        One value for each item; NaN for an item with no active target.
+
+    Example:
+        >>> h = Hypotheses(torch.zeros(2, 1, 3), widths=torch.full((2, 1), 1e-6))
+        >>> mixture_energy_score(h, torch.ones(2, 1, 3)).round(decimals=3)
+        tensor([1.7320, 1.7320])
+    """
+    if hypotheses.dim == 1:
+        return mixture_crps(hypotheses, targets, active, kernel=kernel)
+    return item_mean(_drawn(hypotheses, targets, active, kernel, draws), active)
 
 
 def _crps(hypotheses: Hypotheses, targets: Tensor, active: Tensor | None, kernel: Kernel) -> Tensor:

@@ -5,11 +5,19 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
-__all__ = ["Calibration"]
+from torchmcl.hypotheses import Hypotheses
+from torchmcl.tabular.scaling import Standard
+from torchmcl.tabular.targets import Targets
+
+__all__ = ["Calibration", "calibrate"]
 
 Array = NDArray[np.float64]
+DRAWS, ROWS_AT_ONCE = 512, 1024
+"""Draws that tell the probability of a region, and rows whose draws are in memory at once."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,3 +80,41 @@ def _quantile(scores: Array, weights: Array, coverage: float, where: str = "") -
         )
         return np.inf
     return float(scores[order[index]])
+
+
+def calibrate(
+    pooled: Hypotheses, units: Standard, targets: Targets, weights: Array, groups: NDArray[np.str_] | None = None
+) -> Calibration:
+    """How unusual targets are under distributions that have not seen them.
+
+    Args:
+        pooled: The distribution of each row in standardized units, `(rows, hypotheses)`.
+        units: Of the targets.
+        targets: Of the rows.
+        weights: Of the rows.
+        groups: Of the rows, as text.
+    """
+    row, column = targets.active.nonzero()
+    y = torch.from_numpy(units.apply(targets.values[row, column]))
+    index = torch.from_numpy(row)
+    own = pooled[index]
+    parts = [(own[k : k + ROWS_AT_ONCE], y[k : k + ROWS_AT_ONCE]) for k in range(0, len(y), ROWS_AT_ONCE)]
+    random = torch.Generator().manual_seed(0)
+    interval = torch.cat([central_level(*part) for part in parts]).numpy()
+    region = torch.cat([density_level(*part, random) for part in parts]).numpy()
+    return Calibration(interval, region, weights[row], None if groups is None else groups[row])
+
+
+def central_level(hypotheses: Hypotheses, y: Tensor) -> Tensor:
+    """`|2 F(y) - 1|` for each coordinate: the probability of the central interval that y is an end of."""
+    assert hypotheses.widths is not None
+    below = torch.special.ndtr((y[:, None] - hypotheses.points) / hypotheses.widths[..., None])
+    return (2 * (hypotheses.probs[..., None] * below).sum(1) - 1).abs()
+
+
+def density_level(hypotheses: Hypotheses, y: Tensor, random: torch.Generator) -> Tensor:
+    """The probability of the region whose density is above that of y, by draws."""
+    mixture = hypotheses.mixture()
+    own = mixture.log_prob(y)
+    drawn = mixture.log_prob(mixture.sample((DRAWS,), random))
+    return (drawn > own).double().mean(0)

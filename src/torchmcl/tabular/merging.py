@@ -35,7 +35,7 @@ def merge_hypotheses(hypotheses: Hypotheses, count: int) -> Hypotheses:
     merge = _merge_neighbors if hypotheses.dim == 1 else _merge_closest
     while p.shape[1] > count:
         p, m, v = merge(p, m, v)
-    order = p.argsort(-1, descending=True, stable=True)
+    order = p.argsort(dim=-1, descending=True, stable=True)
     points = m.gather(1, order[..., None].expand_as(m))
     tiny = torch.finfo(p.dtype).tiny
     return Hypotheses(points, p.gather(1, order).clamp(min=tiny).log(), "softmax", v.gather(1, order).sqrt())

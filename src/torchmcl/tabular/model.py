@@ -1,7 +1,7 @@
 """A trained model of a table: from encoded rows to distributions in the units of the targets."""
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -78,7 +78,7 @@ class TableModel:
         # One width for all coordinates: that with the same volume.
         widths = None if found.widths is None else found.widths * scale.log().mean().exp()
         points = found.points * scale + torch.from_numpy(self.units.center)
-        return replace(found, points=points, widths=widths)
+        return Hypotheses(points, found.logits, found.link, widths)
 
     def distribution(self, inputs: Tensor) -> Distribution:
         """Batch shape `(rows,)`, event shape `(dim,)`."""
@@ -86,8 +86,8 @@ class TableModel:
         pooled = Hypotheses.cat(list(self._parts(inputs)))
         center, scale = torch.from_numpy(self.units.center), torch.from_numpy(self.units.scale)
         if self.dim == 1:
-            moved = replace(pooled, points=pooled.points * scale + center, widths=pooled.widths * scale)
-            return moved.mixture()
+            assert pooled.widths is not None
+            return Hypotheses(pooled.points * scale + center, pooled.logits, "softmax", pooled.widths * scale).mixture()
         return TransformedDistribution(pooled.mixture(), [AffineTransform(center, scale, event_dim=1)])
 
     def quantiles(self, inputs: Tensor, levels: Array) -> Array:
@@ -97,7 +97,7 @@ class TableModel:
         found = []
         for start, part in self._numbered(inputs):
             own = wanted[start : start + len(part)].transpose(0, 1)
-            axes = [_marginal(part, axis).mixture().icdf(own[..., [axis]]) for axis in range(self.dim)]
+            axes = [marginal(part, axis).mixture().icdf(own[..., axis]) for axis in range(self.dim)]
             found.append(torch.cat(axes, -1).transpose(0, 1))
         return self.units.invert(self._joined(found))
 
@@ -145,8 +145,9 @@ class TableModel:
             raise ValueError(f"{what} is not for directions: use predict or predict_hypotheses")
 
 
-def _marginal(hypotheses: Hypotheses, axis: int) -> Hypotheses:
-    return replace(hypotheses, points=hypotheses.points[..., axis : axis + 1])
+def marginal(hypotheses: Hypotheses, axis: int) -> Hypotheses:
+    """One coordinate of the hypotheses."""
+    return Hypotheses(hypotheses.points[..., axis : axis + 1], hypotheses.logits, hypotheses.link, hypotheses.widths)
 
 
 def _mean_vector(hypotheses: Hypotheses) -> Tensor:

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from torchmcl.assignment import Assign
-from torchmcl.crps import mixture_crps, mixture_energy_loss, mixture_energy_score
+from torchmcl.crps import mixture_energy_loss, mixture_energy_score
 from torchmcl.distances import Distance
 from torchmcl.energy import energy_score
 from torchmcl.hypotheses import Hypotheses
@@ -107,5 +107,5 @@ def _weighted_energy_score(hypotheses: Hypotheses, targets: Tensor, active: Tens
 
 
 def _item_scores(hypotheses: Hypotheses, targets: Tensor, active: Tensor, part: float) -> Tensor:
-    score = mixture_crps if hypotheses.dim == 1 else mixture_energy_score
-    return score(hypotheses, targets, active) - part * log_likelihood(hypotheses, targets, active)
+    score = mixture_energy_score(hypotheses, targets, active)
+    return score - part * log_likelihood(hypotheses, targets, active)

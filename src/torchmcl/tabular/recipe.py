@@ -1,7 +1,7 @@
 """How the members of an `MCLRegressor` are trained: network, objective, epochs, and the factor of their widths."""
 
 import copy
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -136,7 +136,9 @@ def with_widths(hypotheses: Hypotheses, factors: Tensor) -> Hypotheses:
     """Widths of each member times its factor; one width for all hypotheses where they have none."""
     factors = factors.to(hypotheses.points)[:, None, None]
     widths = factors.expand(hypotheses.points.shape[:-1])
-    return replace(hypotheses, widths=widths if hypotheses.widths is None else widths * hypotheses.widths)
+    if hypotheses.widths is not None:
+        widths = widths * hypotheses.widths
+    return Hypotheses(hypotheses.points, hypotheses.logits, hypotheses.link, widths)
 
 
 @dataclass(frozen=True, eq=False)

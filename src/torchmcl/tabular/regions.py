@@ -1,0 +1,108 @@
+"""Highest-density regions of the rows of a table."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from torchmcl.hypotheses import Hypotheses
+from torchmcl.tabular.calibration import DRAWS
+from torchmcl.tabular.model import CHUNK, TableModel
+
+__all__ = ["Regions", "regions"]
+
+Array = NDArray[np.float64]
+GRID = 512
+"""Points at which a density is read to find where it crosses a threshold."""
+
+
+@dataclass(frozen=True, eq=False)
+class Regions:
+    """For each row the outcomes whose density is at least a threshold.
+
+    Args:
+        model: The model.
+        inputs: Encoded rows.
+        thresholds: Of the log density in the units of `y`, `(rows,)`; minus infinity where the region is everything.
+    """
+
+    model: TableModel
+    inputs: Tensor
+    thresholds: Array
+
+    def __len__(self) -> int:
+        return len(self.inputs)
+
+    def contains(self, y: Any) -> NDArray[np.bool_]:
+        """Whether the region of each row contains its `y`, `(rows,)` or `(rows, dim)`."""
+        values = np.asarray(y, dtype=np.float64).reshape(len(self), self.model.dim)
+        return self.model.log_prob(self.inputs, values) >= self.thresholds
+
+    def intervals(self) -> list[Array]:
+        """The region of each row as a union of intervals `(intervals, 2)`, in ascending order, for one output."""
+        if self.model.dim != 1:
+            raise ValueError(f"a region of {self.model.dim} outputs is not a union of intervals: use contains")
+        return list(self._intervals())
+
+    def size(self) -> Array:
+        """The total length of the intervals of each row, for one output."""
+        return np.array([(each[:, 1] - each[:, 0]).sum() for each in self.intervals()])
+
+    def _intervals(self) -> Iterator[Array]:
+        scale = float(self.model.units.scale[0])
+        thresholds = torch.from_numpy(self.thresholds) + np.log(scale)
+        for start in range(0, len(self), CHUNK):
+            pooled = self.model.pooled(self.inputs[start : start + CHUNK])
+            for row in range(len(pooled)):
+                found = _where_above(pooled[row], thresholds[start + row])
+                yield self.model.units.invert(found.numpy())
+
+
+def regions(model: TableModel, inputs: Tensor, levels: Array) -> Regions:
+    """Regions of probability `levels (rows,)`; where a level is 1 or more, everything.
+
+    Args:
+        model: The model.
+        inputs: Encoded rows.
+        levels: The probability of each region under the predicted distribution.
+    """
+    thresholds = []
+    random = torch.Generator().manual_seed(0)
+    rows = CHUNK // 8
+    for start in range(0, len(inputs), rows):
+        mixture = model.pooled(inputs[start : start + rows]).mixture()
+        drawn = mixture.log_prob(mixture.sample((DRAWS,), random)).sort(0).values
+        outside = torch.from_numpy(1 - levels[start : start + rows].clip(0, 1))
+        index = (outside * DRAWS).long().clamp(max=DRAWS - 1)
+        threshold = drawn.gather(0, index[None])[0]
+        thresholds.append(torch.where(outside > 0, threshold, -torch.inf))
+    own = torch.cat(thresholds).numpy() - np.log(model.units.scale).sum()
+    return Regions(model, inputs, own)
+
+
+def _where_above(hypotheses: Hypotheses, threshold: Tensor) -> Tensor:
+    """The intervals on which a log density is at least the threshold, `(intervals, 2)`."""
+    if threshold == -torch.inf:
+        return torch.tensor([[-torch.inf, torch.inf]], dtype=torch.double)
+    mixture = hypotheses.mixture()
+    x = _grid(hypotheses)
+    above = mixture.log_prob(x[:, None]) >= threshold
+    edge = (above[1:] != above[:-1]).nonzero()[:, 0]
+    low, high, rising = x[edge], x[edge + 1], above[edge + 1]
+    for _ in range(50):
+        middle = (low + high) / 2
+        inside = mixture.log_prob(middle[:, None]) >= threshold
+        low, high = torch.where(inside == rising, low, middle), torch.where(inside == rising, middle, high)
+    return ((low + high) / 2).reshape(-1, 2)
+
+
+def _grid(hypotheses: Hypotheses) -> Tensor:
+    """Ascending points around all hypotheses, dense where one is narrow."""
+    assert hypotheses.widths is not None
+    steps = torch.linspace(-6, 6, 25, dtype=torch.double)
+    around = hypotheses.points + hypotheses.widths[:, None] * steps
+    return torch.cat([around.flatten(), torch.linspace(float(around.min()), float(around.max()), GRID)]).sort().values
