@@ -49,7 +49,9 @@ class Calibration:
     def _levels(self, scores: Array, coverage: float, groups: Any, rows: int) -> Array:
         if groups is None or self.groups is None:
             if groups is not None:
-                raise ValueError("groups need a model that was calibrated by group: calibrate(X, y, groups=...)")
+                raise ValueError(
+                    "groups need a model that was calibrated by group: calibrate(X, y, groups=...)"
+                )
             return np.full(rows, _quantile(scores, self.weights, coverage))
         wanted = np.asarray(groups).astype(str)
         if wanted.shape != (rows,):
@@ -59,7 +61,9 @@ class Calibration:
             own = self.groups == group
             if not own.any():
                 raise ValueError(f"groups holds {str(group)!r}, which calibration had no row of")
-            levels[wanted == group] = _quantile(scores[own], self.weights[own], coverage, f" in group {group!s}")
+            levels[wanted == group] = _quantile(
+                scores[own], self.weights[own], coverage, f" in group {group!s}"
+            )
         return levels
 
 
@@ -83,7 +87,11 @@ def _quantile(scores: Array, weights: Array, coverage: float, where: str = "") -
 
 
 def calibrate(
-    pooled: Hypotheses, units: Standard, targets: Targets, weights: Array, groups: NDArray[np.str_] | None = None
+    pooled: Hypotheses,
+    units: Standard,
+    targets: Targets,
+    weights: Array,
+    groups: NDArray[np.str_] | None = None,
 ) -> Calibration:
     """How unusual targets are under distributions that have not seen them.
 

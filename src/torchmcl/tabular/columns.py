@@ -19,7 +19,9 @@ MOST_CATEGORIES = 50
 """The categories of a column that are told apart: the most frequent ones."""
 MISSING = "\0missing"
 """The label of a gap in a column of categories; no text of a table begins with this character."""
-DATE = re.compile(r"\d{4}-\d{1,2}-\d{1,2}([ T]\d{1,2}:\d{2}.*)?|\d{1,2}[./]\d{1,2}[./]\d{2,4}([ T]\d{1,2}:\d{2}.*)?")
+DATE = re.compile(
+    r"\d{4}-\d{1,2}-\d{1,2}([ T]\d{1,2}:\d{2}.*)?|\d{1,2}[./]\d{1,2}[./]\d{2,4}([ T]\d{1,2}:\d{2}.*)?"
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,9 +75,11 @@ def read_table(X: Any, categorical: Sequence[bool] | None = None) -> Table:
     if categorical is None:
         categorical = [_is_categorical(column) for column in columns]
     kinds = tuple(zip(names, columns, categorical, strict=True))
-    numbers = [_numbers(name, column) for name, column, text in kinds if not text]
+    floats = [_numbers(name, column) for name, column, text in kinds if not text]
     labels = [_labels(column) for _, column, text in kinds if text]
-    table = Table(names, tuple(categorical), _stack(numbers, len(X), np.float64), _stack(labels, len(X), object))
+    table = Table(
+        names, tuple(categorical), _stack(floats, len(X), np.float64), _stack(labels, len(X), object)
+    )
     _check_finite(table.numbers, [name for name, _, text in kinds if not text])
     return table
 
@@ -108,7 +112,7 @@ class Columns:
         imputer = SimpleImputer(strategy="median", keep_empty_features=True)
         medians = imputer.fit(table.numbers).statistics_ if table.numbers.shape[1] else np.empty(0)
         categories = tuple(_frequent(column, weights) for column in table.labels.T)
-        gaps = np.isnan(table.numbers).any(0)
+        gaps = np.atleast_1d(np.isnan(table.numbers).any(0))
         return cls(table.categorical, medians, gaps, Standard.fit(table.numbers, weights), categories)
 
     @property

@@ -20,7 +20,7 @@ def judge(root: Path, name: str, split: int, method: str, seed: int = 0) -> dict
     `cpu_seconds` counts the work of this process alone, so that other processes do not change it much.
     """
     rows = read_split(root, name, split)
-    fit = _ours if method == "torchmcl" else peer_named(method).fit
+    fit = peer_named(method).fit
     wall, work = time.perf_counter(), time.process_time()
     fitted = fit(rows.X, rows.y, seed)
     wall, work = time.perf_counter() - wall, time.process_time() - work
@@ -50,9 +50,3 @@ def measure(answer: Answer, rows: Split) -> dict[str, Any]:
         "width": width,
         "interval_score": interval_score,
     }
-
-
-def _ours(X: Any, y: Any, seed: int) -> Any:
-    from torchmcl.tabular.peers.ours import fit
-
-    return fit(X, y, seed)

@@ -20,8 +20,8 @@ LARGEST_VALIDATION = 20_000
 SCORED_AT_ONCE = 4096
 """Validation rows of a batch, so that memory stays bounded."""
 
-Score = Callable[[Hypotheses, Tensor, Tensor], Tensor]
-"""One number for each item, from hypotheses, targets and active; lower is better."""
+Score = Callable[[Hypotheses, Tensor, Tensor], tuple[Tensor, Tensor]]
+"""One number for each item and the weight of that item, from hypotheses, targets and active; lower is better."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -12,8 +12,9 @@ __all__ = ["merge_hypotheses"]
 def merge_hypotheses(hypotheses: Hypotheses, count: int) -> Hypotheses:
     """Merge pairs of hypotheses until `count` are left; mean and variance of the mixture stay as they are.
 
-    Each time the pair is merged for which the sum over all hypotheses of probability times squared distance from the
-    merged point, widths included, grows least (Ward's criterion). In one dimension only neighbors are candidates.
+    Each time the pair is merged that costs least: by an upper bound on the Kullback-Leibler divergence from the mixture
+    before to the one after (Runnalls 2007). In one dimension only neighbors are candidates; in more, it is the variance
+    summed over the coordinates that stays.
 
     Args:
         hypotheses: With widths, `(rows, hypotheses)`.
@@ -45,7 +46,7 @@ def _merge_neighbors(
     p: Float[Tensor, "rows K"], m: Float[Tensor, "rows K 1"], v: Float[Tensor, "rows K"]
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Merge the cheapest pair of neighbors of each row; points are in ascending order."""
-    cost = _cost(p[:, :-1], p[:, 1:], (m[:, 1:] - m[:, :-1]).square().sum(-1))
+    cost = _cost(p[:, :-1], p[:, 1:], v[:, :-1], v[:, 1:], (m[:, 1:] - m[:, :-1]).square().mean(-1))
     first = cost.argmin(-1, keepdim=True)
     return _merged(p, m, v, first, first + 1)
 
@@ -56,13 +57,17 @@ def _merge_closest(
     """Merge the cheapest of all pairs of each row."""
     count = p.shape[1]
     i, j = torch.triu_indices(count, count, 1)
-    cost = _cost(p[:, i], p[:, j], (m[:, i] - m[:, j]).square().sum(-1))
+    cost = _cost(p[:, i], p[:, j], v[:, i], v[:, j], (m[:, i] - m[:, j]).square().mean(-1))
     best = cost.argmin(-1)
     return _merged(p, m, v, i[best][:, None], j[best][:, None])
 
 
-def _cost(p: Tensor, q: Tensor, squared_distance: Tensor) -> Tensor:
-    return p * q / (p + q).clamp(min=torch.finfo(p.dtype).tiny) * squared_distance
+def _cost(p: Tensor, q: Tensor, v: Tensor, w: Tensor, apart: Tensor) -> Tensor:
+    """Half of `(p + q) log(variance of both) - p log v - q log w`."""
+    total = (p + q).clamp(min=torch.finfo(p.dtype).tiny)
+    share = p / total
+    both = share * v + (1 - share) * w + share * (1 - share) * apart
+    return total * both.log() - p * v.log() - q * w.log()
 
 
 def _merged(p: Tensor, m: Tensor, v: Tensor, i: Tensor, j: Tensor) -> tuple[Tensor, Tensor, Tensor]:

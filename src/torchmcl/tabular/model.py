@@ -31,7 +31,8 @@ class TableModel:
     Args:
         columns: How a row becomes numbers.
         units: Center and scale of the targets.
-        network: Maps `(members, rows, features)` to hypotheses in standardized units.
+        network: Maps `(members, rows, features)` to hypotheses in standardized units; in double precision, so that
+            the answer for a row does not depend on the rows beside it.
         factors: Of the widths of each member; where hypotheses have none, the width of all of them.
         hypotheses: K.
         own_widths: Whether hypotheses have widths of their own.
@@ -56,8 +57,7 @@ class TableModel:
     def pooled(self, inputs: Tensor) -> Hypotheses:
         """The hypotheses of all members as one distribution, `(rows, members x K)`, in standardized units."""
         with torch.no_grad():
-            device = next(iter(self.network.parameters())).device
-            own = self.network(inputs.to(device).expand(len(self.factors), *inputs.shape)).to("cpu", torch.double)
+            own = self.network(inputs.double().expand(len(self.factors), *inputs.shape))
             return pool(with_widths(own, self.factors))
 
     def mean(self, inputs: Tensor) -> Array:
@@ -87,7 +87,9 @@ class TableModel:
         center, scale = torch.from_numpy(self.units.center), torch.from_numpy(self.units.scale)
         if self.dim == 1:
             assert pooled.widths is not None
-            return Hypotheses(pooled.points * scale + center, pooled.logits, "softmax", pooled.widths * scale).mixture()
+            return Hypotheses(
+                pooled.points * scale + center, pooled.logits, "softmax", pooled.widths * scale
+            ).mixture()
         return TransformedDistribution(pooled.mixture(), [AffineTransform(center, scale, event_dim=1)])
 
     def quantiles(self, inputs: Tensor, levels: Array) -> Array:
@@ -119,7 +121,8 @@ class TableModel:
         self._refuse_directions("log_prob")
         scaled = torch.from_numpy(self.units.apply(y))
         found = [
-            part.mixture().log_prob(scaled[start : start + len(part)]) for start, part in self._numbered(inputs)
+            part.mixture().log_prob(scaled[start : start + len(part)])
+            for start, part in self._numbered(inputs)
         ]
         return torch.cat(found).numpy() - np.log(self.units.scale).sum()
 
@@ -128,14 +131,13 @@ class TableModel:
             yield self.pooled(part)
 
     def _numbered(self, inputs: Tensor) -> Iterator[tuple[int, Hypotheses]]:
-        for start, part in zip(range(0, len(inputs), CHUNK), self._parts(inputs), strict=True):
-            yield start, part
+        yield from zip(range(0, len(inputs), CHUNK), self._parts(inputs), strict=True)
 
     def _merged(self, inputs: Tensor) -> Hypotheses:
         if self.own_widths:
             return merge_hypotheses(self.pooled(inputs), self.hypotheses)
         with torch.no_grad():
-            return self.network(inputs[None])[0].to(torch.double)
+            return self.network(inputs.double()[None])[0]
 
     def _joined(self, parts: Iterable[Tensor]) -> Array:
         return torch.cat(list(parts)).numpy()
@@ -147,7 +149,9 @@ class TableModel:
 
 def marginal(hypotheses: Hypotheses, axis: int) -> Hypotheses:
     """One coordinate of the hypotheses."""
-    return Hypotheses(hypotheses.points[..., axis : axis + 1], hypotheses.logits, hypotheses.link, hypotheses.widths)
+    return Hypotheses(
+        hypotheses.points[..., axis : axis + 1], hypotheses.logits, hypotheses.link, hypotheses.widths
+    )
 
 
 def _mean_vector(hypotheses: Hypotheses) -> Tensor:

@@ -53,6 +53,7 @@ def winner(
     name: str, *, distance: Distance, assign: Assign, beta: float, negatives: int | None, scored: bool
 ) -> Objective:
     """The losses in which hypotheses compete: `rmcl`, `mcl` and `transport`."""
+    loss: Callable[..., Tensor]
     if name == "mcl":
         loss = partial(mcl_loss, distance=distance, assign=assign)
     else:

@@ -200,7 +200,9 @@ class Predictions:
     def _calibrated(self) -> Calibration:
         self._refuse_directions("predict_interval and predict_region")
         if self.calibration_ is None:
-            raise ValueError("no row was held out to calibrate intervals: call calibrate(X, y) with fresh rows")
+            raise ValueError(
+                "no row was held out to calibrate intervals: call calibrate(X, y) with fresh rows"
+            )
         return self.calibration_
 
     def _refuse_directions(self, what: str) -> None:

@@ -15,9 +15,11 @@ from torchmcl.tabular.network import Readout, SeparateMembers, StackedMembers, s
 from torchmcl.tabular.objectives import Objective, energy, winner
 from torchmcl.training import Hardware, Optimization, cosine, fit
 
-__all__ = ["Problem", "Trained", "batch_size_for", "epochs_for", "train_members"]
+__all__ = ["MEMBERS", "Problem", "Trained", "batch_size_for", "epochs_for", "own_networks", "train_members"]
 
 MEMBERS = 5
+LARGEST_BLOCK = 64
+"""Steps between two looks of the progress bar."""
 DECAY = 0.99
 """Of the moving average of the weights."""
 SMALLEST_BATCH, LARGEST_BATCH, STEPS = 32, 256, 20
@@ -88,7 +90,12 @@ def epochs_for(rows: int) -> int:
 
 
 def train_members(
-    settings: Any, problem: Problem, folds: Folds, seed: int, validation: Problem | None = None, **options: Any
+    settings: Any,
+    problem: Problem,
+    folds: Folds,
+    seed: int,
+    validation: Problem | None = None,
+    **options: Any,
 ) -> Trained:
     """Train all members in one pass, keep the best epoch of each, and fit the factor of its widths.
 
@@ -109,7 +116,7 @@ def train_members(
         lambda: _network(settings, problem, folds.members, readout),
         objective.loss,
         batches,
-        held and held.batches(objective.weighted),
+        None if held is None else held.batches(objective.weighted),
         seed=seed,
         optimization=Optimization(
             epochs=settings.max_epochs or epochs_for(folds.train.shape[1]),
@@ -118,6 +125,7 @@ def train_members(
             schedule=cosine,
             keep="last",
             ema=DECAY,
+            block=min(len(batches), LARGEST_BLOCK),
         ),
         hardware=Hardware(accelerator=settings.device),
         callbacks=[keep] if held else [],
@@ -153,7 +161,10 @@ class _HeldOut:
 
     def answers(self, network: nn.Module) -> Hypotheses:
         with torch.no_grad():
-            parts = [network(self.problem.inputs[part]).to(torch.double) for part in self.rows.split(SCORED_AT_ONCE, 1)]
+            parts = [
+                network(self.problem.inputs[part]).to(torch.double)
+                for part in self.rows.split(SCORED_AT_ONCE, 1)
+            ]
         return _beside(parts)
 
 
@@ -198,7 +209,7 @@ def _readout(settings: Any, dim: int) -> Readout:
 def _network(settings: Any, problem: Problem, members: int, readout: Readout) -> nn.Module:
     features = problem.inputs.shape[1]
     if settings.network is not None:
-        return SeparateMembers([_own(settings.network, features, readout.outputs) for _ in range(members)], readout)
+        return SeparateMembers(own_networks(settings.network, features, readout.outputs, members), readout)
     start = start_points(problem.targets[problem.active], members, readout.hypotheses)
     plain = features - problem.numeric
     return StackedMembers(
@@ -206,10 +217,20 @@ def _network(settings: Any, problem: Problem, members: int, readout: Readout) ->
     )
 
 
-def _own(network: Any, features: int, outputs: int) -> nn.Module:
-    made = copy.deepcopy(network) if isinstance(network, nn.Module) else network(features, outputs)
-    if not isinstance(made, nn.Module):
-        raise TypeError(f"network must make a torch.nn.Module, got {type(made).__name__}")
+def own_networks(network: Any, features: int, outputs: int, members: int) -> list[nn.Module]:
+    """The networks of a user, one for each member.
+
+    Args:
+        network: A module, which is copied, or a function from features and outputs to one.
+        features: Numbers of an encoded row.
+        outputs: Numbers that the network must give.
+        members: How many.
+    """
+    module = isinstance(network, nn.Module)
+    made = [copy.deepcopy(network) if module else network(features, outputs) for _ in range(members)]
+    for each in made:
+        if not isinstance(each, nn.Module):
+            raise TypeError(f"network must make a torch.nn.Module, got {type(each).__name__}")
     return made
 
 

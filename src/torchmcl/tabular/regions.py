@@ -45,7 +45,9 @@ class Regions:
     def intervals(self) -> list[Array]:
         """The region of each row as a union of intervals `(intervals, 2)`, in ascending order, for one output."""
         if self.model.dim != 1:
-            raise ValueError(f"a region of {self.model.dim} outputs is not a union of intervals: use contains")
+            raise ValueError(
+                f"a region of {self.model.dim} outputs is not a union of intervals: use contains"
+            )
         return list(self._intervals())
 
     def size(self) -> Array:
@@ -105,4 +107,8 @@ def _grid(hypotheses: Hypotheses) -> Tensor:
     assert hypotheses.widths is not None
     steps = torch.linspace(-6, 6, 25, dtype=torch.double)
     around = hypotheses.points + hypotheses.widths[:, None] * steps
-    return torch.cat([around.flatten(), torch.linspace(float(around.min()), float(around.max()), GRID)]).sort().values
+    return (
+        torch.cat([around.flatten(), torch.linspace(float(around.min()), float(around.max()), GRID)])
+        .sort()
+        .values
+    )

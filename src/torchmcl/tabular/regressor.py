@@ -177,7 +177,9 @@ class MCLRegressor(Predictions, RegressorMixin, BaseEstimator):
             folds = ring(len(prepared.rows), members, fraction, seed)
             shown = self.progress if progress is None else progress
             options = {"checkpoint": checkpoint, "progress": shown}
-            trained = train_members(self, prepared.problem, folds, seed, prepared.validation_problem, **options)
+            trained = train_members(
+                self, prepared.problem, folds, seed, prepared.validation_problem, **options
+            )
             self.model_ = self._model(prepared, trained)
             self.calibration_ = self._calibration_of(prepared, trained, folds)
             self.n_iter_, self.validation_score_ = trained.epochs, np.array(trained.best)
@@ -258,7 +260,7 @@ class MCLRegressor(Predictions, RegressorMixin, BaseEstimator):
         return TableModel(
             prepared.columns,
             prepared.units,
-            trained.network,
+            trained.network.double(),
             trained.factors,
             self.n_hypotheses,
             self.loss == "energy",

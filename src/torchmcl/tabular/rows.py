@@ -41,7 +41,7 @@ def read_weights(sample_weight: Any, rows: int) -> Array:
     if not np.isfinite(weights).all() or (weights < 0).any():
         raise ValueError("sample_weight must hold finite numbers that are not negative")
     if not weights.any():
-        raise ValueError("sample_weight is 0 for every row: there is nothing to learn from")
+        raise ValueError("sample_weight is zero for every row: there is nothing to learn from")
     return weights
 
 
@@ -60,12 +60,18 @@ def merge(table: Table, targets: Targets, weights: Array, keep_empty: bool) -> R
     kept = np.flatnonzero((weights > 0) & (targets.active.any(1) | keep_empty))
     table, targets, weights = table.take(kept), targets.take(kept), weights[kept]
     first, index = _unique(table, targets)
-    return Rows(table.take(first), targets.take(first), np.bincount(index, weights=weights))
+    return Rows(
+        table.take(first), targets.take(first), np.bincount(index, weights=weights).astype(np.float64)
+    )
 
 
 def _unique(table: Table, targets: Targets) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     codes = [np.unique(column.astype(str), return_inverse=True)[1] for column in table.labels.T]
-    parts = [table.numbers, *(code[:, None] for code in codes), targets.values.reshape(len(targets.values), -1)]
+    parts = [
+        table.numbers,
+        *(code[:, None] for code in codes),
+        targets.values.reshape(len(targets.values), -1),
+    ]
     # Adding 0 makes -0 the same as 0.
     key = np.ascontiguousarray(np.concatenate([*parts, targets.active], axis=1, dtype=np.float64) + 0.0)
     packed = key.view(np.dtype((np.void, key.shape[1] * key.itemsize)))[:, 0]

@@ -6,6 +6,7 @@ A set is a folder with `data/data.txt` (one row a line, numbers), `index_feature
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -55,7 +56,7 @@ def read_split(root: Path, name: str, split: int) -> Split:
     return Split(data[train][:, features], y[train], data[test][:, features], y[test])
 
 
-def _numbers(path: Path, ndmin: int = 1) -> Array:
+def _numbers(path: Path, ndmin: Literal[1, 2] = 1) -> Array:
     if not path.is_file():
         raise UserError(f"{path}: there is no such file")
     try:

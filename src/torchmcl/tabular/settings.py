@@ -39,9 +39,8 @@ def check_settings(model: Any) -> None:
         raise TypeError(f"network must be None, a module or a function that makes one, got {model.network!r}")
     if not isinstance(model.device, str):
         raise TypeError(f"device must be a name such as 'auto', 'cpu' or 'cuda', got {model.device!r}")
-    for name in ("progress",):
-        if not isinstance(getattr(model, name), bool):
-            raise TypeError(f"{name} must be True or False, got {getattr(model, name)!r}")
+    if not isinstance(model.progress, bool):
+        raise TypeError(f"progress must be True or False, got {model.progress!r}")
     _check_loss(model)
 
 
@@ -53,12 +52,18 @@ def is_directional(model: Any) -> bool:
 def _check_loss(model: Any) -> None:
     """Settings that the loss would not use are mistakes."""
     if model.loss == "energy":
-        for name, default in (("scores", "softmax"), ("distance", euclidean), ("assign", winner_takes_all)):
-            if getattr(model, name) is not default and getattr(model, name) != default:
-                raise ValueError(f"{name} must be left as it is with loss='energy'; loss='rmcl' has a use for it")
-        for name, default in (("beta", 1.0), ("negatives", None)):
+        unused: dict[str, Any] = {
+            "scores": "softmax",
+            "distance": euclidean,
+            "assign": winner_takes_all,
+            "beta": 1.0,
+            "negatives": None,
+        }
+        for name, default in unused.items():
             if getattr(model, name) != default:
-                raise ValueError(f"{name} must be left as it is with loss='energy'; loss='rmcl' has a use for it")
+                raise ValueError(
+                    f"{name} must be left as it is with loss='energy'; loss='rmcl' has a use for it"
+                )
         return
     if model.members not in (None, 1):
         raise ValueError(

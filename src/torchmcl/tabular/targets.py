@@ -76,7 +76,9 @@ def _read_array(y: Any) -> Targets:
         raise ValueError(f"y must be (n,), (n, dim) or (n, targets, dim), got {values.shape}")
     if values.ndim < 3:
         check(values)
-        return Targets(values.reshape(len(values), 1, -1), np.ones((len(values), 1), dtype=bool), values.ndim == 1)
+        return Targets(
+            values.reshape(len(values), 1, -1), np.ones((len(values), 1), dtype=bool), values.ndim == 1
+        )
     active = ~np.isnan(values).all(-1)
     if not np.isfinite(values[active]).all():
         raise ValueError("y contains infinity or a target with some but not all coordinates NaN")

@@ -4,10 +4,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from torchmcl.errors import UserError
-from torchmcl.tabular.peers import boosting, flow, neural
+from torchmcl.tabular.peers import boosting, flow, neural, ours
 from torchmcl.tabular.peers.answers import Answer, Fitted
 
-__all__ = ["PEERS", "Answer", "Fitted", "Peer", "peer_named"]
+__all__ = ["OURS", "PEERS", "Answer", "Fitted", "Peer", "peer_named"]
 
 
 @dataclass(frozen=True)
@@ -18,7 +18,10 @@ class Peer:
     fit: Callable[..., Fitted]
 
 
+OURS = "torchmcl"
+
 PEERS = {
+    OURS: Peer("torchmcl", ours.default),
     "mdn": Peer("MDN x 5", neural.mixture_density),
     "control": Peer("MDN x 5 with embedding, EMA and rate of ours", neural.control),
     "gaussian": Peer("Gaussian deep ensemble x 5", neural.gaussian),

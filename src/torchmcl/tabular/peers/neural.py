@@ -87,7 +87,14 @@ def _moving_average(average: Tensor, current: Tensor, count: Tensor | int) -> Te
 
 
 def fit(
-    X: Array, y: Array, seed: int, *, components: int, embedded: bool = False, average: bool = False, rate: float = 3e-3
+    X: Array,
+    y: Array,
+    seed: int,
+    *,
+    components: int,
+    embedded: bool = False,
+    average: bool = False,
+    rate: float = 3e-3,
 ) -> Fitted:
     """Five networks with seeds of their own on standardized data; their mixtures are averaged."""
     center, scale = X.mean(0), X.std(0) + 1e-12
@@ -103,7 +110,9 @@ def fit(
     def answer(new: Array) -> GaussianMixture:
         with torch.no_grad():
             parts = [network(read(new)) for network in networks]
-        log_weights, means, widths = (torch.cat(each, -1).double().numpy() for each in zip(*parts, strict=True))
+        log_weights, means, widths = (
+            torch.cat(each, -1).double().numpy() for each in zip(*parts, strict=True)
+        )
         return GaussianMixture(np.exp(log_weights) / NETWORKS, means * unit + middle, widths * unit)
 
     return answer

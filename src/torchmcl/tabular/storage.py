@@ -1,0 +1,214 @@
+"""Models in folders: weights as safetensors, everything else as JSON; nothing that could run."""
+
+import json
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
+from torch import nn
+
+import torchmcl
+from torchmcl.distances import chordal, euclidean, great_circle, great_circle_swapped, squared_euclidean
+from torchmcl.errors import UserError
+from torchmcl.runs.files import atomic, write_json
+from torchmcl.tabular.calibration import Calibration
+from torchmcl.tabular.columns import Columns
+from torchmcl.tabular.model import TableModel
+from torchmcl.tabular.network import Readout, SeparateMembers, StackedMembers
+from torchmcl.tabular.scaling import Standard
+from torchmcl.tabular.settings import check_settings, is_directional
+
+__all__ = ["CONFIG", "WEIGHTS", "load", "save"]
+
+CONFIG, WEIGHTS = "config.json", "model.safetensors"
+KIND = "torchmcl.MCLRegressor"
+FORMAT = 1
+LARGEST_CONFIG = 64 * 2**20
+MOST_PARAMETERS = 10**9
+PLAIN = (
+    "n_hypotheses", "loss", "members", "activation", "scores", "beta", "negatives", "learning_rate", "weight_decay",
+    "batch_size", "max_epochs", "patience", "validation_fraction", "device", "progress",
+)  # fmt: skip
+"""Settings that JSON can hold as they are."""
+DISTANCES = {
+    each.__name__: each
+    for each in (euclidean, squared_euclidean, great_circle, great_circle_swapped, chordal)
+}
+
+
+def save(estimator: Any, folder: Path) -> None:
+    """Write a fitted `MCLRegressor`; each of the two files is complete or absent.
+
+    Args:
+        estimator: That is fitted.
+        folder: Made where it is missing.
+    """
+    model: TableModel = estimator.model_
+    calibration: Calibration | None = estimator.calibration_
+    # Trained in single precision, so that nothing is lost.
+    tensors = {f"network.{name}": _single(each) for name, each in model.network.state_dict().items()}
+    tensors["factors"] = model.factors.contiguous()
+    tensors["validation_score"] = torch.from_numpy(estimator.validation_score_)
+    if calibration is not None:
+        for name in ("interval", "region", "weights"):
+            tensors[f"calibration.{name}"] = torch.from_numpy(
+                np.ascontiguousarray(getattr(calibration, name))
+            )
+    value = {
+        "kind": KIND,
+        "format": FORMAT,
+        "version": torchmcl.__version__,
+        "settings": _settings(estimator),
+        "columns": {
+            **model.columns.to_json(),
+            "names": getattr(estimator, "feature_names_in_", np.empty(0)).tolist(),
+        },
+        "units": {"center": model.units.center.tolist(), "scale": model.units.scale.tolist()},
+        "scalar": model.scalar,
+        "epochs": estimator.n_iter_,
+        "own_network": estimator.network is not None,
+        "groups": None if calibration is None or calibration.groups is None else calibration.groups.tolist(),
+    }
+    with atomic(folder / WEIGHTS) as temporary:
+        save_file(tensors, temporary)
+    write_json(folder / CONFIG, value)
+
+
+def load(kind: type, folder: Path, network: Any) -> Any:
+    """Read what `save` wrote; anything else is a `UserError` that names the file.
+
+    Args:
+        kind: The class of the estimator.
+        folder: That of `save`.
+        network: As given to the estimator, for a model with a network of its own.
+    """
+    value = _read_config(folder / CONFIG)
+    tensors = _read_weights(folder / WEIGHTS)
+    try:
+        return _build(kind, value, tensors, network)
+    except UserError as error:
+        raise UserError(f"{folder}: {error}") from None
+    except (KeyError, TypeError, ValueError, RuntimeError, AttributeError, IndexError) as error:
+        reason = str(error).splitlines()[0][:200] if str(error) else type(error).__name__
+        raise UserError(f"{folder / CONFIG}: does not describe a model of this program ({reason})") from None
+
+
+def _single(value: torch.Tensor) -> torch.Tensor:
+    return (value.float() if value.is_floating_point() else value).contiguous()
+
+
+def _settings(estimator: Any) -> dict[str, Any]:
+    found = {name: getattr(estimator, name) for name in PLAIN}
+    found["hidden"] = list(estimator.hidden)
+    found["distance"] = next((name for name, each in DISTANCES.items() if each is estimator.distance), None)
+    if found["distance"] is None:
+        raise ValueError(f"distance {estimator.distance!r} cannot be saved: code is never stored")
+    state = estimator.random_state
+    found["random_state"] = int(state) if isinstance(state, int | np.integer) else None
+    return {name: each.item() if isinstance(each, np.generic) else each for name, each in found.items()}
+
+
+def _read_config(path: Path) -> dict[str, Any]:
+    if not path.is_file():
+        raise UserError(f"{path}: there is no such file, so its folder is not a model that was saved")
+    if path.stat().st_size > LARGEST_CONFIG:
+        raise UserError(f"{path}: is larger than {LARGEST_CONFIG // 2**20} MB")
+    try:
+        value = json.loads(path.read_text(encoding="utf-8"))
+    except (ValueError, RecursionError):
+        raise UserError(f"{path}: is not valid JSON") from None
+    if not isinstance(value, dict) or value.get("kind") != KIND:
+        raise UserError(f"{path}: does not describe an MCLRegressor")
+    if value.get("format") != FORMAT:
+        raise UserError(f"{path}: has the format {value.get('format')!r}, this version reads {FORMAT}")
+    return value
+
+
+def _read_weights(path: Path) -> dict[str, torch.Tensor]:
+    if not path.is_file():
+        raise UserError(f"{path}: there is no such file")
+    try:
+        tensors = load_file(path)
+    except (SafetensorError, OSError, ValueError):
+        raise UserError(f"{path}: is not a complete safetensors file") from None
+    for name, tensor in tensors.items():
+        wanted = torch.float64 if name.startswith(("calibration.", "validation_score")) else torch.float32
+        own = name.startswith("network.") and not tensor.is_floating_point() and not tensor.is_complex()
+        if not own and (tensor.dtype != wanted or not tensor.isfinite().all()):
+            raise UserError(f"{path}: {name} must hold finite numbers of type {wanted}")
+    return tensors
+
+
+def _build(kind: type, value: dict[str, Any], tensors: dict[str, torch.Tensor], network: Any) -> Any:
+    settings = {name: value["settings"][name] for name in (*PLAIN, "random_state")}
+    distance = DISTANCES[value["settings"]["distance"]]
+    estimator = kind(
+        **settings, hidden=tuple(value["settings"]["hidden"]), distance=distance, network=network
+    )
+    check_settings(estimator)
+    if value["own_network"] != (network is not None):
+        raise UserError("network must be given for a model with a network of its own, and only then")
+    columns = Columns.from_json(value["columns"])
+    units = Standard(*(np.array(value["units"][key], dtype=np.float64) for key in ("center", "scale")))
+    if not (np.isfinite(units.center).all() and np.isfinite(units.scale).all() and (units.scale > 0).all()):
+        raise ValueError("units must be finite and scales positive")
+    energy = estimator.loss == "energy"
+    readout = Readout(estimator.n_hypotheses, len(units.center), estimator.scores, energy)
+    made = _network(estimator, columns, readout, tensors)
+    estimator.model_ = TableModel(
+        columns, units, made, tensors["factors"], estimator.n_hypotheses, energy, is_directional(estimator),
+        bool(value["scalar"]),
+    )  # fmt: skip
+    estimator.calibration_ = _calibration(value["groups"], tensors)
+    estimator.validation_score_ = tensors["validation_score"].numpy()
+    estimator.n_iter_ = int(value["epochs"])
+    names = [str(name) for name in value["columns"]["names"]]
+    estimator.n_features_in_ = len(columns.categorical)
+    if names:
+        estimator.feature_names_in_ = np.array(names, dtype=object)
+    return estimator
+
+
+def _network(
+    estimator: Any, columns: Columns, readout: Readout, tensors: dict[str, torch.Tensor]
+) -> nn.Module:
+    state = {
+        name.removeprefix("network."): each for name, each in tensors.items() if name.startswith("network.")
+    }
+    members = len(tensors["factors"])
+    if estimator.network is not None:
+        from torchmcl.tabular.recipe import own_networks
+
+        made: nn.Module = SeparateMembers(
+            own_networks(estimator.network, columns.numeric + columns.plain, readout.outputs, members),
+            readout,
+        )
+    else:
+        widths = [6 * (columns.numeric + columns.plain), *estimator.hidden, readout.outputs]
+        # Estimated before anything is allocated.
+        if members * sum(a * b for a, b in pairwise(widths)) > MOST_PARAMETERS:
+            raise UserError(f"has more than {MOST_PARAMETERS:,} parameters")
+        start = torch.zeros(members, readout.hypotheses, readout.dim)
+        made = StackedMembers(
+            members, columns.numeric, columns.plain, estimator.hidden, estimator.activation, readout, start
+        )
+    made.load_state_dict(state)
+    return made.double().eval()
+
+
+def _calibration(groups: Any, tensors: dict[str, torch.Tensor]) -> Calibration | None:
+    if "calibration.interval" not in tensors:
+        return None
+    interval, region, weights = (
+        tensors[f"calibration.{name}"].numpy() for name in ("interval", "region", "weights")
+    )
+    if interval.ndim != 2 or not len(interval) == len(region) == len(weights):
+        raise ValueError("calibration does not fit together")
+    labels = None if groups is None else np.array([str(each) for each in groups])
+    if labels is not None and len(labels) != len(weights):
+        raise ValueError("groups do not fit the calibration")
+    return Calibration(interval, region, weights, labels)
