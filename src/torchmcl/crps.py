@@ -104,7 +104,7 @@ def mixture_energy_score(
     targets: Float[Tensor, "*batch targets dim"],
     active: Bool[Tensor, "*batch targets"] | None = None,
     *,
-    kernel: Kernel = "gaussian",
+    kernel: str | Kernel = "gaussian",
     draws: int = 2,
 ) -> Float[Tensor, "*batch"]:
     """The energy score of the smooth mixture of each item, averaged over its active targets.
@@ -113,7 +113,7 @@ def mixture_energy_score(
         hypotheses: K points with scores and widths, `(*batch, hypotheses, dim)`.
         targets: Samples of the outcome, `(*batch, targets, dim)`.
         active: Which targets exist, `(*batch, targets)`; all of them if `None`.
-        kernel: The density around each hypothesis, `"gaussian"` or `"laplace"`.
+        kernel: As for `mixture_energy_loss`.
         draws: As for `mixture_energy_loss`.
 
     Returns:
@@ -124,9 +124,10 @@ def mixture_energy_score(
         >>> mixture_energy_score(h, torch.ones(2, 1, 3)).round(decimals=3)
         tensor([1.7320, 1.7320])
     """
-    if hypotheses.dim == 1:
-        return mixture_crps(hypotheses, targets, active, kernel=kernel)
-    return item_mean(_drawn(hypotheses, targets, active, kernel, draws), active)
+    density = kernel_named(kernel)
+    if hypotheses.dim == 1 and isinstance(density, _CLOSED):
+        return item_mean(_crps(hypotheses, targets, active, density), active)
+    return item_mean(_drawn(hypotheses, targets, active, density, draws), active)
 
 
 def _crps(hypotheses: Hypotheses, targets: Tensor, active: Tensor | None, kernel: Kernel) -> Tensor:

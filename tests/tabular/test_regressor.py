@@ -25,7 +25,9 @@ def small(**settings) -> MCLRegressor:
 
 
 @pytest.mark.usefixtures("unchecked")
-@parametrize_with_checks([small(max_epochs=12, learning_rate=2e-2)], expected_failed_checks=lambda estimator: NOT_APPLICABLE)
+@parametrize_with_checks(
+    [small(max_epochs=12, learning_rate=2e-2)], expected_failed_checks=lambda estimator: NOT_APPLICABLE
+)
 def test_scikit_learn(estimator, check):
     check(estimator)
 
@@ -181,4 +183,6 @@ def test_outliers_do_not_decide_the_unit():
 @pytest.mark.usefixtures("unchecked")
 def test_mistakes(settings, y, message):
     with pytest.raises((ValueError, TypeError), match=message):
-        small(**{"members": None, **settings}).fit(np.arange(4.0)[:, None], np.arange(4.0) if y is None else y)
+        small(**{"members": None, **settings}).fit(
+            np.arange(4.0)[:, None], np.arange(4.0) if y is None else y
+        )
