@@ -18,8 +18,6 @@ from torchmcl.training import Hardware, Optimization, cosine, fit
 __all__ = ["MEMBERS", "Problem", "Trained", "batch_size_for", "epochs_for", "own_networks", "train_members"]
 
 MEMBERS = 5
-LARGEST_BLOCK = 64
-"""Steps between two looks of the progress bar."""
 DECAY = 0.99
 """Of the moving average of the weights."""
 SMALLEST_BATCH, LARGEST_BATCH, STEPS = 32, 256, 20
@@ -125,7 +123,6 @@ def train_members(
             schedule=cosine,
             keep="last",
             ema=DECAY,
-            block=min(len(batches), LARGEST_BLOCK),
         ),
         hardware=Hardware(accelerator=settings.device),
         callbacks=[keep] if held else [],
