@@ -50,10 +50,9 @@ def check_floats(name: str, value: Any, axes: str = "*batch") -> None:
     _check_tensor(name, value)
     if not value.is_floating_point():
         raise TypeError(f"{name} must be floating point, got {value.dtype}")
-    names = axes.split()
-    named = sum(not axis.startswith("*") for axis in names)
-    if value.ndim < named or (named == len(names) and value.ndim != named):
-        raise ValueError(f"{name} must be ({', '.join(names)}), got {tuple(value.shape)}")
+    named = axes.count(" ") + (axes[0] != "*")
+    if value.ndim < named or (value.ndim != named and axes[0] != "*"):
+        raise ValueError(f"{name} must be ({axes.replace(' ', ', ')}), got {tuple(value.shape)}")
 
 
 def check_bools(name: str, value: Any, shape: tuple[int, ...], why: str = "") -> None:

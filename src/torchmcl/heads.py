@@ -62,7 +62,7 @@ class HypothesisHead(nn.Module):
         self.features, self.hypotheses, self.dim = features, hypotheses, dim
         self.scores: Scores = scores
         self.widths = widths
-        self.sizes = (hypotheses * dim, hypotheses * (scores is not None), hypotheses * widths)
+        self.sizes = [hypotheses * dim] + [hypotheses] * ((scores is not None) + widths)
         self.projection = nn.Linear(features, sum(self.sizes))
         if spread is not None:
             with torch.no_grad():
@@ -73,14 +73,14 @@ class HypothesisHead(nn.Module):
         out = self.projection(features)
         # `view` and `split_with_sizes`: `unflatten` and `split` go through Python, which small networks notice
         shape = (*out.shape[:-1], self.hypotheses, self.dim)
-        if self.sizes[0] == sum(self.sizes):
+        if len(self.sizes) == 1:
             return Hypotheses(out.view(shape))
-        points, logits, raw = out.split_with_sizes(self.sizes, -1)
+        points, *rest = out.split_with_sizes(self.sizes, -1)
         return Hypotheses(
             points.view(shape),
-            None if self.scores is None else logits,
+            None if self.scores is None else rest[0],
             self.scores or "sigmoid",
-            softplus(raw) + self.least_width if self.widths else None,
+            softplus(rest[-1]) + self.least_width if self.widths else None,
         )
 
     def extra_repr(self) -> str:
