@@ -108,7 +108,7 @@ def test_version(monkeypatch, capsys):
         (["simulate", "x", "--workers", "0"], "workers is 0, it must be at least 1"),
         (["simulate", "/dev/null/x"], "/dev/null/x: "),
         (["toy", "--seeds", "0"], "--seeds must be"),
-        (["toy", "--seed", "-1"], "--seed must not be negative, got -1"),
+        (["toy", "--seed", "-1"], "--seed must be 0 to 4294967295, got -1"),
         (["evaluate", "nowhere"], "nowhere: no finished run, settings.json is missing"),
         (["localize", "nowhere.wav"], "nowhere.wav: no such file"),
         (["study", "table9"], "no study table9; there are table1, table2, table3, table4"),

@@ -1,0 +1,62 @@
+"""Two processes train as one does with twice the batch."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+
+import torch
+from lightning.pytorch import LightningModule
+
+from torchmcl.hypotheses import Hypotheses
+from torchmcl.training.distributed import build_strategy, gather_batch, gather_hypotheses
+
+PROGRAM = Path(__file__).with_name("two_processes.py")
+
+
+def trained(processes, path):
+    words = [sys.executable, PROGRAM, str(processes), path]
+    ended = subprocess.run(words, capture_output=True, text=True, check=False, timeout=300, env=environment())
+    assert ended.returncode == 0, ended.stderr
+    return torch.load(path, weights_only=True)
+
+
+def environment():
+    return {**os.environ, "OMP_NUM_THREADS": "1"}
+
+
+def test_two_processes_are_one_with_twice_the_batch(tmp_path):
+    """With different numbers of targets on the processes, drawn negatives and averaged weights."""
+    one, two = trained(1, tmp_path / "one.pt"), trained(2, tmp_path / "two.pt")
+    for name, weight in one["weights"].items():
+        torch.testing.assert_close(two["weights"][name], weight, rtol=1e-4, atol=1e-5)
+    for mine, other in zip(one["history"], two["history"], strict=True):
+        assert mine["step"] == other["step"]
+        for name in ("training_loss", "oracle"):
+            torch.testing.assert_close(mine[name], other[name], rtol=1e-5, atol=1e-6)
+
+
+class Lonely(LightningModule):
+    """The module of a trainer with three processes that all have the same items, shifted by their rank."""
+
+    trainer = SimpleNamespace(world_size=3)
+
+    def all_gather(self, data, sync_grads=False):
+        return torch.stack([data + rank for rank in range(3)])
+
+
+def test_items_are_dealt_back_as_a_distributed_sampler_dealt_them_out():
+    own = torch.arange(0, 6, 3)
+    assert gather_batch(Lonely(), own).tolist() == list(range(6))
+    h = Hypotheses(torch.zeros(2, 4, 1), torch.zeros(2, 4), "softmax")
+    gathered = gather_hypotheses(Lonely(), h)
+    assert gathered.link == "softmax"
+    assert gathered.points[:, 0, 0].tolist() == [0, 1, 2, 0, 1, 2]
+    assert gathered.logits.shape == (6, 4)
+
+
+def test_one_process_needs_no_strategy():
+    assert build_strategy("auto", 1) == "auto"
+    assert build_strategy("fsdp", 8) == "fsdp"
+    assert not isinstance(build_strategy("auto", 2), str)
