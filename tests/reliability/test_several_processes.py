@@ -27,7 +27,7 @@ def curve(folder):
 
 
 def test_two_processes_have_the_loss_curve_of_one_with_twice_the_batch(smoke, tmp_path):
-    """Within 2 %: on CPUs, batch norm has the statistics of each process; see test_distributed for a network without."""
+    """Within 2 %: on CPUs, batch norm has the statistics of each process; test_distributed has a network without."""
     one = train(compose_config(smoke("one", *SETTINGS, "training.batch_size=16")), progress=False)
     words = smoke("two", *SETTINGS, "training.batch_size=8", "trainer.devices=2", "trainer.strategy=ddp")
     ended = subprocess.run(
