@@ -210,19 +210,19 @@ def test_augmentation_repeats_with_the_epoch(tiny):
     assert not torch.equal(first[0][1], second[0][1])
     batches.set_epoch(0)
     for (seen, target, _), (again, twin, _) in zip(first, batches, strict=True):
-        assert torch.equal(seen.observed, again.observed)
+        assert all(torch.equal(*pair) for pair in zip(seen, again, strict=True))
         assert torch.equal(target, twin)
 
 
 def test_augmentation_keeps_the_present_and_the_scale_of_the_future():
     made = windows(walkers(0))
     seen, future = augment(made, Recipe().augmentation, torch.Generator().manual_seed(0))
-    assert seen.observed[:, -1].abs().max() == 0
+    positions = seen.walk[:, :16].unflatten(-1, (8, 2)) * seen.unit[:, None, None]
+    assert positions[:, -1].abs().max() == 0
+    assert positions[:, -2, 1].abs().max() < 1e-4
     ratio = future[:, -1].norm(dim=-1) / made.future[:, -1].norm(dim=-1)
     assert ratio.log().std() == pytest.approx(0.2, rel=0.2)
-    assert (seen.missing > 0).double().mean() == pytest.approx(0.1, abs=0.08)
-    turned = (seen.observed[:, -1] - seen.observed[:, -2])[:, 1].abs().max()
-    assert turned < 1e-4
+    assert (seen.walk[:, 31] > 0).double().mean() == pytest.approx(0.1, abs=0.08)
 
 
 def test_import_is_light():

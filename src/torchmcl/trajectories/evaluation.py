@@ -5,6 +5,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from torchmcl.hypotheses import Hypotheses
+from torchmcl.trajectories.features import speed_unit
 from torchmcl.trajectories.forecaster import Forecaster
 from torchmcl.trajectories.measures import (
     brier_min_fde,
@@ -18,7 +19,6 @@ from torchmcl.trajectories.measures import (
     nearest,
     single_answer,
 )
-from torchmcl.trajectories.network import speed_unit
 from torchmcl.trajectories.windows import PREDICTED, Windows
 
 __all__ = ["constant_velocity", "evaluate", "measure"]

@@ -15,8 +15,9 @@ from torch import Tensor
 from torchmcl.errors import UserError
 from torchmcl.hypotheses import Hypotheses
 from torchmcl.trajectories.calibration import Adjustment, adjustment_of
+from torchmcl.trajectories.features import Seen, speed_unit
 from torchmcl.trajectories.measures import single_answer
-from torchmcl.trajectories.network import Architecture, FutureNetwork, Seen, speed_unit
+from torchmcl.trajectories.network import Architecture, FutureNetwork
 from torchmcl.trajectories.pose import completed
 from torchmcl.trajectories.recipe import AugmentedBatches, Recipe, forecasting_loss, look, one_cycle
 from torchmcl.trajectories.tracks import STEP, Tracks
@@ -280,7 +281,9 @@ class Forecaster:
         origin = observed[:, -1]
         seen, pose = look(observed - origin[:, None], around)
         with torch.no_grad():
-            told = self._trained()(Seen(*(part.float() for part in seen)))
+            told = self._trained()(
+                Seen(*(part if part.dtype == torch.bool else part.float() for part in seen))
+            )
         told = _symmetric(told, pose.straight)
         points = pose.back(told.points.to(observed.dtype)) + origin.repeat(1, PREDICTED)[:, None]
         assert told.logits is not None

@@ -1,18 +1,17 @@
 """A residual perceptron over one walk, with attention to the neighbors."""
 
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
+from torch.nn.functional import linear
 
 from torchmcl.hypotheses import Hypotheses
-from torchmcl.trajectories.windows import OBSERVED, PREDICTED
+from torchmcl.trajectories.features import NEIGHBOR_FEATURES, ROUGHNESS_FEATURES, WALK_FEATURES, Seen
+from torchmcl.trajectories.windows import PREDICTED
 
-__all__ = ["Architecture", "FutureNetwork", "Seen", "speed_unit"]
-
-NEIGHBOR_FEATURES = 20
+__all__ = ["Architecture", "FutureNetwork"]
 
 
 @dataclass(frozen=True)
@@ -40,32 +39,6 @@ class Architecture:
     roughness: bool = True
 
 
-class Seen(NamedTuple):
-    """What a network is told, in the pose of the walk.
-
-    Args:
-        observed: `(batch, 8, 2)` positions relative to the last one, meters, all known.
-        missing: `(batch,)` how many of the first ones were extrapolated.
-        neighbors: `(batch, neighbors, 6)`, NaN where there is none.
-    """
-
-    observed: Float[Tensor, "batch 8 2"]
-    missing: Float[Tensor, "batch"]
-    neighbors: Float[Tensor, "batch neighbors 6"]
-
-
-def speed_unit(observed: Float[Tensor, "batch steps 2"]) -> Float[Tensor, "batch"]:
-    """The unit of length of a walk: the root of the mean squared step plus (0.1 m)^2.
-
-    Args:
-        observed: Positions, meters.
-
-    Returns:
-        Meters, at least 0.1.
-    """
-    return (observed.diff(dim=1).square().sum(-1).mean(1) + 0.01).sqrt()
-
-
 class FutureNetwork(nn.Module):
     """K futures of 12 steps with logits, from 8 positions and the neighbors.
 
@@ -78,7 +51,7 @@ class FutureNetwork(nn.Module):
     def __init__(self, architecture: Architecture | None = None) -> None:
         super().__init__()
         self.architecture = a = architecture or Architecture()
-        inputs = 4 * OBSERVED + 3 * a.roughness
+        inputs = WALK_FEATURES + ROUGHNESS_FEATURES * a.roughness
         if a.neighbors:
             self.attention = NeighborAttention(inputs, a.attention, a.heads)
             inputs += a.attention
@@ -99,19 +72,19 @@ class FutureNetwork(nn.Module):
         Returns:
             Points `(batch, K, 24)`, meters relative to the last position; one distribution over the K.
         """
-        unit = speed_unit(seen.observed)
-        scaled = seen.observed / unit[:, None, None]
-        velocity = scaled.diff(dim=1)
-        features = [scaled.flatten(1), velocity.flatten(1), unit.log()[:, None], seen.missing[:, None] / 6]
-        if self.architecture.roughness:
-            features.append(_roughness(seen, unit))
-        known = torch.cat(features, 1)
-        if self.architecture.neighbors:
-            known = torch.cat([known, self.attention(known, seen, unit)], 1)
+        walk = seen.walk if self.architecture.roughness else seen.walk[:, :WALK_FEATURES]
+        known = torch.cat([walk, self.attention(walk, seen)], 1) if self.architecture.neighbors else walk
         hidden = self.norm(self.blocks(self.enter(known)))
-        steps = self.steps(hidden).unflatten(-1, (-1, PREDICTED, 2)) + velocity[:, -1][:, None, None]
-        points = steps.cumsum(2) * unit[:, None, None, None]
-        return Hypotheses(points.flatten(2), self.logits(hidden), "softmax")
+        points = linear(hidden, _accumulated(self.steps.weight), _accumulated(self.steps.bias))
+        time = torch.arange(1, PREDICTED + 1, device=hidden.device)[:, None]
+        straight = (seen.velocity[:, None] * time).flatten(1)
+        points = (points.unflatten(-1, (-1, 2 * PREDICTED)) + straight[:, None]) * seen.unit[:, None, None]
+        return Hypotheses(points, self.logits(hidden), "softmax")
+
+
+def _accumulated(parameter: Tensor) -> Tensor:
+    """Sums over the steps so far: summed in the weights, which are fewer than the outputs of a batch."""
+    return parameter.unflatten(0, (-1, PREDICTED, 2)).cumsum(1).flatten(0, 2)
 
 
 class Block(nn.Module):
@@ -142,57 +115,17 @@ class NeighborAttention(nn.Module):
         self.query = nn.Linear(inputs, width)
         self.key = nn.Linear(width, width)
 
-    def forward(
-        self, known: Float[Tensor, "batch features"], seen: Seen, unit: Float[Tensor, "batch"]
-    ) -> Float[Tensor, "batch width"]:
+    def forward(self, known: Float[Tensor, "batch features"], seen: Seen) -> Float[Tensor, "batch width"]:
         """The attended embeddings; zeros where there is no neighbor.
 
         Only the neighbors that exist are embedded: in training most slots are empty.
         """
-        present = seen.neighbors[..., 0].isfinite()
-        walk = present.nonzero()[:, 0]
-        own = (seen.observed[:, -1] - seen.observed[:, -4]) / 3
-        embedded = self.embed(_neighbor_features(seen.neighbors[present], own[walk], unit[walk]))
+        walk = seen.present.nonzero()[:, 0]
+        embedded = self.embed(seen.around[seen.present])
         match = (self.query(known)[walk] * self.key(embedded)).unflatten(-1, (self.heads, -1)).sum(-1)
-        score = match.new_full((*present.shape, self.heads), -torch.inf)
-        score[present] = match / (embedded.shape[-1] // self.heads) ** 0.5
+        score = match.new_full((*seen.present.shape, self.heads), -torch.inf)
+        score[seen.present] = match / (embedded.shape[-1] // self.heads) ** 0.5
         nobody = score.new_zeros(len(score), 1, self.heads)
-        weight = torch.cat([nobody, score], 1).softmax(1)[:, 1:][present]
+        weight = torch.cat([nobody, score], 1).softmax(1)[:, 1:][seen.present]
         parts = (weight[..., None] * embedded.unflatten(-1, (self.heads, -1))).flatten(1)
         return parts.new_zeros(len(known), parts.shape[1]).index_add(0, walk, parts)
-
-
-def _roughness(seen: Seen, unit: Tensor) -> Tensor:
-    """How jittery the track is: RMS second and third differences of the positions that are known."""
-    second = _mean_square(seen.observed.diff(n=2, dim=1), seen.missing).sqrt()
-    third = _mean_square(seen.observed.diff(n=3, dim=1), seen.missing).sqrt()
-    return torch.stack([third.log() + 3, 2 * (third / second).log(), third / unit], -1)
-
-
-def _mean_square(differences: Tensor, missing: Tensor) -> Tensor:
-    known = torch.arange(differences.shape[1], device=missing.device) >= missing[:, None]
-    total = (differences.square().sum(-1) * known).sum(1)
-    return total / known.sum(1).clamp_min(1) + 1e-5
-
-
-def _neighbor_features(neighbors: Tensor, own: Tensor, unit: Tensor) -> Tensor:
-    """Where the others are and will be at constant velocity, and how near they come."""
-    place, last, mean = neighbors.split(2, -1)
-    relative = mean - own
-    approach = -(place * relative).sum(-1, keepdim=True) / (relative.square().sum(-1, keepdim=True) + 0.01)
-    approach = approach.clamp(0, PREDICTED)
-    closest, sixth, twelfth = (place + relative * steps for steps in (approach, 6, 12))
-    distance, least = place.norm(dim=-1, keepdim=True), closest.norm(dim=-1, keepdim=True)
-    scale = unit[:, None]
-    return torch.cat(
-        [
-            _squashed(place), mean / scale, relative / scale, (-distance).exp(), (-distance / 4).exp(),
-            _squashed(closest), (-least).exp(), approach / PREDICTED, _squashed(sixth), _squashed(twelfth),
-            (last - mean) / scale, distance / (4 + distance), mean.norm(dim=-1, keepdim=True),
-        ],
-        -1,
-    )  # fmt: skip
-
-
-def _squashed(vector: Tensor) -> Tensor:
-    return vector / (1 + vector.norm(dim=-1, keepdim=True))

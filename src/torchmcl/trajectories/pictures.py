@@ -141,13 +141,14 @@ def _reliability(axes: Axes, stated: Tensor, right: Tensor) -> None:
     axes.grid(color="#e8e8e8", lw=0.6)
 
 
-def _frame(axes: Axes, points: np.ndarray) -> None:
-    """Equal scales, and room for everything."""
+def _frame(axes: Axes, points: np.ndarray, ratio: float = 4 / 3) -> None:
+    """Equal scales, room for everything, and `ratio` times as wide as high."""
     low, high = points.min(0), points.max(0)
-    middle, half = (low + high) / 2, np.maximum((high - low) / 2 * 1.08, 1.0)
-    axes.set_xlim(middle[0] - half[0], middle[0] + half[0])
-    axes.set_ylim(middle[1] - half[1], middle[1] + half[1])
-    axes.set_aspect("equal", adjustable="datalim")
+    middle, half = (low + high) / 2, np.maximum((high - low) / 2 * 1.15, 1.0)
+    height = max(half[1], half[0] / ratio)
+    axes.set_xlim(middle[0] - ratio * height, middle[0] + ratio * height)
+    axes.set_ylim(middle[1] - height, middle[1] + height)
+    axes.set_aspect("equal", adjustable="box")
     axes.set_xlabel("x, meters")
     axes.set_ylabel("y, meters")
     axes.grid(color="#e8e8e8", lw=0.6)

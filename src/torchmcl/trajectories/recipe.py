@@ -11,7 +11,8 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy
 
 from torchmcl.hypotheses import Hypotheses
-from torchmcl.trajectories.network import Architecture, Seen
+from torchmcl.trajectories.features import Seen, features
+from torchmcl.trajectories.network import Architecture
 from torchmcl.trajectories.pose import Pose, completed, pose_of
 from torchmcl.trajectories.windows import OBSERVED, PREDICTED, Windows
 
@@ -89,10 +90,25 @@ def look(
     Returns:
         The inputs of the network in the pose of each walk, and the poses.
     """
-    missing = observed[..., 0].isnan().sum(-1)
+    full, missing, pose = posed(observed, neighbors)
+    return features(pose.turn(full), missing, pose.turn(neighbors)), pose
+
+
+def posed(
+    observed: Float[Tensor, "batch 8 2"], neighbors: Float[Tensor, "batch neighbors 6"]
+) -> tuple[Float[Tensor, "batch 8 2"], Float[Tensor, "batch"], Pose]:
+    """Complete histories, how many positions of each were missing, and the poses.
+
+    Args:
+        observed: Positions relative to the last one; NaN where unknown.
+        neighbors: NaN where there are none.
+
+    Returns:
+        All in the directions of the world.
+    """
+    missing = observed[..., 0].isnan().sum(-1).to(observed.dtype)
     full = completed(observed)
-    pose = pose_of(full, neighbors)
-    return Seen(pose.turn(full), missing.to(observed.dtype), pose.turn(neighbors)), pose
+    return full, missing, pose_of(full, neighbors)
 
 
 class AugmentedBatches:
@@ -130,9 +146,8 @@ class AugmentedBatches:
         order = torch.randperm(len(self.windows), generator=random)[: len(self) * size]
         for chunk in order.split(CHUNK * size):
             seen, future = augment(self.windows[chunk], self.recipe.augmentation, random)
-            parts = zip(*(tensor.split(size) for tensor in (*seen, future)), strict=True)
-            for observed, missing, neighbors, target in parts:
-                yield Seen(observed, missing, neighbors), target.flatten(1)[:, None], None
+            for *parts, target in zip(*(tensor.split(size) for tensor in (*seen, future)), strict=True):
+                yield Seen(*parts), target.flatten(1)[:, None], None
 
 
 def augment(
@@ -170,11 +185,11 @@ def augment(
     dropped = uniform(count, neighbors.shape[1]) < settings.neighbor_dropout
     dropped |= uniform(count, 1) < settings.alone
     neighbors = neighbors.masked_fill(dropped[..., None], torch.nan)
-    seen, pose = look(observed, neighbors)
+    full, missing, pose = posed(observed, neighbors)
     mirror = torch.stack([torch.ones(count, 1), (uniform(count, 1) < 0.5) * 2.0 - 1], -1)
     factor = (normal(count, 1, 1) * settings.scale).exp() * mirror
-    future = pose.turn(windows.future) * factor
-    return Seen(seen.observed * factor, seen.missing, seen.neighbors * factor.repeat(1, 1, 3)), future
+    around = pose.turn(neighbors) * factor.repeat(1, 1, 3)
+    return features(pose.turn(full) * factor, missing, around), pose.turn(windows.future) * factor
 
 
 def _all_but_last() -> Tensor:
