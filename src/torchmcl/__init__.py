@@ -53,6 +53,7 @@ if TYPE_CHECKING:
         ScoreCalibration,
         WinnerHistogram,
     )
+    from torchmcl.tabular.classifier import MCLClassifier
     from torchmcl.tabular.regressor import MCLRegressor
 
 __version__ = "0.1.0"
@@ -76,6 +77,7 @@ __all__ = [
     "Hypotheses",
     "HypothesisHead",
     "KernelMixture",
+    "MCLClassifier",
     "MCLRegressor",
     "NegativeLogLikelihood",
     "OracleClassError",
@@ -138,6 +140,7 @@ _LATE = {
     "EarthMoversDistance": "metrics",
     "OracleError": "metrics",
     "WinnerHistogram": "metrics",
+    "MCLClassifier": "tabular.classifier",
     "MCLRegressor": "tabular.regressor",
 }
 
