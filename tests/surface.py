@@ -166,7 +166,11 @@ def subjects() -> dict[str, Any]:
         if not inspect.isclass(each) or issubclass(each, tuple):
             continue
         for method, function in inspect.getmembers(each, inspect.isfunction):
-            if function.__module__.startswith("torchmcl") and not method.startswith("_") and parameters(function):
+            if (
+                function.__module__.startswith("torchmcl")
+                and not method.startswith("_")
+                and parameters(function)
+            ):
                 found[f"{name}.{method}"] = function
     return found
 
@@ -182,7 +186,9 @@ def arguments(name: str, call: Any) -> dict[str, Any]:
     """Arguments that fit: of the required parameters, and of the others where a fitting one is known."""
     good = {**good_values(), **OWN.get(name.split(".")[0], {}), **OWN.get(name, {})}
     missing = [
-        each.name for each in parameters(call) if each.name not in good and each.default is inspect.Parameter.empty
+        each.name
+        for each in parameters(call)
+        if each.name not in good and each.default is inspect.Parameter.empty
     ]
     assert not missing, f"{name}: tests/surface.py knows no good value of {missing}"
     return {each.name: good[each.name] for each in parameters(call) if each.name in good}
