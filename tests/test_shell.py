@@ -18,7 +18,7 @@ from test_documents import PAGES, ROOT, blocks
 from torchmcl.cli import app
 from torchmcl.experiments import studies, study
 from torchmcl.experiments.train import resume
-from torchmcl.toy import command, outliers, presets
+from torchmcl.toy import experiment, outliers, presets
 
 SCENES = ("--recordings", "5", "--duration", "2", "--sample-rate", "16000")
 """As many and as long as those of `scale=smoke`."""
@@ -49,7 +49,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
     }  # fmt: skip
     for name, settings in presets.PRESETS.items():
         monkeypatch.setitem(presets.PRESETS, name, replace(settings, **tiny))
-    monkeypatch.setattr(command, "toy", partial(command.toy, size=10))
+    monkeypatch.setattr(experiment, "toy", partial(experiment.toy, size=10))
     monkeypatch.setattr(outliers, "toy_outliers", partial(outliers.toy_outliers, size=10))
     monkeypatch.syspath_prepend(ROOT)
     for name in ("training", "transport"):

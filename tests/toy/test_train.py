@@ -30,7 +30,8 @@ def test_the_same_seed_gives_the_same_weights_and_leaves_the_global_generator_al
 
 @pytest.mark.parametrize("method", ["rmcl", "smcl", "ie"])
 def test_training_lowers_the_validation_loss(tiny, method):
-    short = fit(method, replace(tiny, epochs=1, training_samples=100, learning_rate=1e-6), 0)
+    tame = {"learning_rate": 1e-6, "ensemble_rate": 1e-6}
+    short = fit(method, replace(tiny, epochs=1, training_samples=100, **tame), 0)
     longer = fit(method, replace(tiny, epochs=20, ensemble_epochs=20), 0)
     assert (
         validation_loss(method, tiny, 0, longer.network)

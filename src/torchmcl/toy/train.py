@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torchmcl.toy.data import Samples, draw
 from torchmcl.toy.models import ENSEMBLES, Method, build, loss_of
 from torchmcl.toy.presets import SCHEDULES, Settings
-from torchmcl.training import Optimization, TensorBatches, fit
+from torchmcl.training import Optimization, TensorBatches, cosine, fit
 
 __all__ = ["PATH_TIMES", "Trained", "epochs", "samples", "steps", "train"]
 
@@ -80,6 +80,7 @@ def train(
         The trained network and the path of its hypotheses.
     """
     training, validation = data
+    ensemble = method in ENSEMBLES
     path = HypothesisPath(steps(method, settings))
     fitted = fit(
         lambda: build(method, settings),
@@ -91,10 +92,10 @@ def train(
         seed=seed,
         optimization=Optimization(
             epochs=epochs(method, settings),
-            learning_rate=settings.learning_rate,
+            learning_rate=settings.ensemble_rate if ensemble else settings.learning_rate,
             weight_decay=settings.weight_decay,
-            schedule=SCHEDULES[settings.schedule],
-            keep="best" if method in ENSEMBLES else settings.keep,
+            schedule=cosine if ensemble else SCHEDULES[settings.schedule],
+            keep="best" if ensemble else settings.keep,
         ),
         callbacks=[path],
         checkpoint=checkpoint,
