@@ -12,7 +12,7 @@ import torchmcl
 ROOT = Path(torchmcl.__file__).parent
 LAYERS = {
     "core": {
-        "assignment", "calibration", "classification", "crps", "directions", "distances", "energy", "ensemble",
+        "assignment", "classification", "crps", "directions", "distances", "energy", "ensemble",
         "errors", "heads", "hypotheses", "likelihood", "losses", "metrics", "mixtures", "plots", "regions", "transport",
         "voronoi",
     },
@@ -57,6 +57,25 @@ def test_nothing_imports_upwards(path):
             {"matplotlib"} if own == "plots" else set()
         )
         assert not any(name.split(".")[0] in heavy for name in imports_of(path))
+
+
+@pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_names_with_an_underscore_stay_in_their_folder(path):
+    for node in ast.walk(ast.parse(path.read_text())):
+        if not (isinstance(node, ast.ImportFrom) and (node.module or "").startswith("torchmcl")):
+            continue
+        parts = [*node.module.split(".")[1:]]
+        for name in (alias.name for alias in node.names):
+            chain = [*parts, name]
+            hidden = [i for i, part in enumerate(chain) if part.startswith("_") and not part.startswith("__")]
+            for i in hidden:
+                home = ROOT.joinpath(*chain[:i])
+                home = home if home.is_dir() else home.parent
+                assert path.parent == home, f"{path} imports {'.'.join(chain)}"
+
+
+def test_few_files_stand_at_the_top():
+    assert len(list(ROOT.glob("*.py"))) <= 14
 
 
 def test_toy_and_audio_know_nothing_of_each_other():

@@ -9,7 +9,6 @@ import pytest
 import torch
 from torch import Tensor
 
-from torchmcl.calibration import covered
 from torchmcl.crps import mixture_crps
 from torchmcl.distances import great_circle
 from torchmcl.energy import energy_score
@@ -25,6 +24,7 @@ from torchmcl.metrics import (
     ScoreCalibration,
     WinnerHistogram,
 )
+from torchmcl.regions.calibration import covered
 from torchmcl.transport import emd, oracle_error
 
 Batch = tuple[Hypotheses, Tensor, Tensor]

@@ -4,7 +4,6 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from torchmcl.assignment import Assignment, annealed, relaxed, top_n, winner_takes_all
-from torchmcl.calibration import brier_score, covered, probability_integral_transform
 from torchmcl.classification import (
     FeatureSharing,
     class_error,
@@ -30,6 +29,7 @@ from torchmcl.likelihood import likelihood_loss, log_likelihood
 from torchmcl.losses import cell_loss, mcl_loss, pit_loss, rmcl_loss, scoring_loss, transport_loss
 from torchmcl.mixtures import KernelMixture
 from torchmcl.regions import Conformal, HighestDensityRegion
+from torchmcl.regions.calibration import brier_score, covered, probability_integral_transform
 from torchmcl.transport import emd, oracle_error
 from torchmcl.voronoi.laws import Dirac, Gaussian, Uniform
 from torchmcl.voronoi.mixture import VoronoiMixture

@@ -8,18 +8,18 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 from torchmetrics import Metric
 
-from torchmcl.calibration import (
-    cell_outcomes,
-    central_region,
-    covered,
-    probability_integral_transform,
-)
 from torchmcl.distances import Distance, euclidean
 from torchmcl.errors import check_integer
 from torchmcl.hypotheses import Hypotheses
 from torchmcl.metrics.means import added, merge
 from torchmcl.mixtures import Kernel
 from torchmcl.regions import Region
+from torchmcl.regions.calibration import (
+    cell_outcomes,
+    central_region,
+    covered,
+    probability_integral_transform,
+)
 from torchmcl.regions.intervals import check_coverage
 
 __all__ = ["Coverage", "ProbabilityIntegralTransform", "ScoreCalibration"]

@@ -8,10 +8,10 @@ import torch
 from scipy import stats
 
 from cases import problem
-from torchmcl.calibration import brier_score, covered, probability_integral_transform
 from torchmcl.hypotheses import Hypotheses
 from torchmcl.metrics import Coverage, ProbabilityIntegralTransform, ScoreCalibration
 from torchmcl.regions import BallRegion, HighestDensityRegion
+from torchmcl.regions.calibration import brier_score, covered, probability_integral_transform
 
 
 def truth(n: int, spread: float = 1.0) -> tuple[Hypotheses, torch.Tensor]:
