@@ -12,13 +12,14 @@ from typing import Annotated, Any
 
 import typer
 
-from torchmcl.cli import audio, classify, doctor, experiments, toy, trajectories, web
+from torchmcl.cli import audio, classify, doctor, experiments, tabular, toy, trajectories, web
 from torchmcl.errors import UserError
 
 __all__ = ["GROUPS", "app", "main"]
 
 GROUPS = (
     toy,
+    tabular,
     classify,
     audio,
     experiments,

@@ -6,10 +6,12 @@ from typing import Any
 
 import numpy as np
 
+from torchmcl.runs.files import write_json
+from torchmcl.runs.records import provenance
 from torchmcl.tabular.peers import Answer, peer_named
 from torchmcl.tabular.sets import Split, read_split
 
-__all__ = ["COVERAGES", "judge", "measure"]
+__all__ = ["COVERAGES", "judge", "measure", "work"]
 
 COVERAGES = (0.5, 0.8, 0.9, 0.95)
 
@@ -50,3 +52,12 @@ def measure(answer: Answer, rows: Split) -> dict[str, Any]:
         "width": width,
         "interval_score": interval_score,
     }
+
+
+def work(root: str, name: str, split: int, method: str, seed: int, file: str) -> None:
+    """`judge` in one thread, with the record written to a file."""
+    import torch
+
+    torch.set_num_threads(1)
+    record = judge(Path(root), name, split, method, seed)
+    write_json(file, {**record, "provenance": provenance()})

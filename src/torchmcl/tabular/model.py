@@ -71,9 +71,9 @@ class TableModel:
         self._refuse_directions("predict_std")
         return self._joined(part.std for part in self._parts(inputs)) * self.units.scale
 
-    def answers(self, inputs: Tensor) -> Hypotheses:
-        """K hypotheses for each row in the units of the targets."""
-        found = Hypotheses.cat([self._merged(part) for part in inputs.split(CHUNK)])
+    def answers(self, inputs: Tensor, count: int | None = None) -> Hypotheses:
+        """`count` hypotheses, K if it is `None`, for each row in the units of the targets."""
+        found = Hypotheses.cat([self._merged(part, count or self.hypotheses) for part in inputs.split(CHUNK)])
         scale = torch.from_numpy(self.units.scale)
         # One width for all coordinates: that with the same volume.
         widths = None if found.widths is None else found.widths * scale.log().mean().exp()
@@ -133,9 +133,9 @@ class TableModel:
     def _numbered(self, inputs: Tensor) -> Iterator[tuple[int, Hypotheses]]:
         yield from zip(range(0, len(inputs), CHUNK), self._parts(inputs), strict=True)
 
-    def _merged(self, inputs: Tensor) -> Hypotheses:
+    def _merged(self, inputs: Tensor, count: int) -> Hypotheses:
         if self.own_widths:
-            return merge_hypotheses(self.pooled(inputs), self.hypotheses)
+            return merge_hypotheses(self.pooled(inputs), count)
         with torch.no_grad():
             return self.network(inputs.double()[None])[0]
 

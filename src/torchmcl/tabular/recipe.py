@@ -18,6 +18,8 @@ from torchmcl.training import Hardware, Optimization, cosine, fit
 __all__ = ["MEMBERS", "Problem", "Trained", "batch_size_for", "epochs_for", "own_networks", "train_members"]
 
 MEMBERS = 5
+LARGEST_BLOCK = 64
+"""Steps between two updates of the progress bar."""
 DECAY = 0.99
 """Of the moving average of the weights."""
 SMALLEST_BATCH, LARGEST_BATCH, STEPS = 32, 256, 20
@@ -123,6 +125,7 @@ def train_members(
             schedule=cosine,
             keep="last",
             ema=DECAY,
+            block=min(len(batches), LARGEST_BLOCK),
         ),
         hardware=Hardware(accelerator=settings.device),
         callbacks=[keep] if held else [],

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Iterator, Sized
+from itertools import islice
 from typing import Protocol, runtime_checkable
 
 import numpy as np
@@ -79,10 +80,11 @@ class SeededBatches:
     Args:
         batches: Where they come from; its sampler, where it has one, is told the number of the epoch as well.
         seed: Of the training.
+        block: How many batches are handed out at once, as a list; 1 hands out the batches themselves.
     """
 
-    def __init__(self, batches: Batches, seed: int) -> None:
-        self.batches, self.seed, self.epoch = batches, seed, 0
+    def __init__(self, batches: Batches, seed: int, block: int = 1) -> None:
+        self.batches, self.seed, self.block, self.epoch = batches, seed, block, 0
 
     def set_epoch(self, epoch: int) -> None:
         """Choose the random numbers, and pass the number of the epoch on."""
@@ -93,8 +95,12 @@ class SeededBatches:
                 tell(epoch)
 
     def __len__(self) -> int:
-        return len(self.batches)
+        return math.ceil(len(self.batches) / self.block)
 
     def __iter__(self) -> Iterator:
         seed_epoch(self.seed, self.epoch)
-        yield from self.batches
+        batches = iter(self.batches)
+        if self.block == 1:
+            yield from batches
+        while block := list(islice(batches, self.block)):
+            yield block

@@ -40,6 +40,7 @@ class Learner(LightningModule):
         metrics: Metrics with `update(hypotheses, targets, active)`, by name.
         clip: The largest norm of a gradient; `None` does not clip.
         after_step: Called after each step of the optimizer.
+        block: How many batches, as a list, a training step of Lightning holds.
     """
 
     def __init__(
@@ -52,6 +53,7 @@ class Learner(LightningModule):
         metrics: Mapping[str, Metric] | None = None,
         clip: float | None = None,
         after_step: Callable[[], None] | None = None,
+        block: int = 1,
     ) -> None:
         super().__init__()
         # The loop over steps is here: that of Lightning calls twenty hooks for each, which small networks would feel.
@@ -62,6 +64,7 @@ class Learner(LightningModule):
         self.schedule = schedule
         self.clip = clip
         self.after_step = after_step
+        self.block = block
         self.metrics = MetricCollection(dict(metrics or {}), compute_groups=False)
 
     def forward(self, inputs: Any) -> Hypotheses:
@@ -76,7 +79,8 @@ class Learner(LightningModule):
 
     def on_train_start(self) -> None:
         """Learn how many steps an epoch has."""
-        self._steps = int(self.trainer.num_training_batches)
+        batches: Any = self.trainer.train_dataloader
+        self._steps = int(self.trainer.num_training_batches) if self.block == 1 else len(batches.batches)
         self._epochs = float(self.trainer.max_epochs or 1)
         self._interval = 1 if self.device.type == "cpu" else CHECK_INTERVAL
 
@@ -91,7 +95,15 @@ class Learner(LightningModule):
             batches.set_epoch(self.current_epoch)
 
     def training_step(self, batch: Sequence[Any], batch_idx: int) -> None:
-        """Take a step of the optimizer, at the learning rate of the step."""
+        """Take a step of the optimizer with a batch, or one with each batch of a block."""
+        if self.block == 1:
+            self._step(batch, batch_idx)
+            return
+        for index, each in enumerate(batch):
+            self._step(each, batch_idx * self.block + index)
+
+    def _step(self, batch: Sequence[Any], batch_idx: int) -> None:
+        """A step at its learning rate."""
         self._apply_schedules(batch_idx)
         inputs, targets, active = _parts(batch)
         hypotheses = self.network(inputs)

@@ -1,0 +1,240 @@
+"""What the commands `fit` and `predict` do."""
+
+import hashlib
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from torchmcl.errors import UserError
+from torchmcl.runs.files import atomic, read_json, write_json, write_text
+from torchmcl.runs.folder import METRICS, SETTINGS, RunFolder
+from torchmcl.runs.records import provenance
+from torchmcl.tabular.files import pieces, read_frame
+from torchmcl.tabular.regressor import MCLRegressor
+from torchmcl.tabular.storage import CONFIG, WEIGHTS
+
+__all__ = ["FitSettings", "fit_table", "predict_table"]
+
+SHOWN = 3
+"""Answers with probabilities that are written for each row."""
+LEAST_ROWS = 20
+
+
+@dataclass(frozen=True)
+class FitSettings:
+    """What is trained on which file.
+
+    Args:
+        data: The file.
+        targets: Names of the columns to predict.
+        group: A column by which intervals are calibrated and coverage is reported.
+        test_fraction: The part of the rows that is held out for the report.
+        members: As in `MCLRegressor`; `None` for its default.
+        hypotheses: K, for each member.
+        epochs: At most; `None` for the default by the number of rows.
+        seed: Of the split and the training.
+    """
+
+    data: str
+    targets: tuple[str, ...]
+    group: str | None = None
+    test_fraction: float = 0.2
+    members: int | None = None
+    hypotheses: int = 10
+    epochs: int | None = None
+    seed: int = 0
+
+
+def fit_table(settings: FitSettings, out: Path, progress: bool = True) -> dict[str, Any]:
+    """Train on a file, measure on held-out rows, write model, `metrics.json` and `report.html`.
+
+    Args:
+        settings: What is trained.
+        out: The folder of the run; an interrupted one goes on.
+        progress: Whether to show a progress bar.
+
+    Returns:
+        The measures.
+    """
+    from torchmcl.tabular.report import measures, report
+
+    path = Path(settings.data)
+    frame = read_frame(path)
+    X, y, groups = _columns(frame, settings, path)
+    train, calibration, test = _parts(len(frame), settings)
+    stored = {
+        **asdict(settings),
+        "targets": list(settings.targets),
+        "data": path.name,
+        "sha256": _digest(path),
+    }
+    with RunFolder.open(out, stored) as run:
+        take = X.iloc[train]
+        if not ((out / WEIGHTS).is_file() and (out / CONFIG).is_file()):
+            model = _estimator(settings)
+            _named(lambda: model.train(take, y[train], checkpoint=run.checkpoint, progress=progress), path)
+            if groups is not None:
+                _named(
+                    lambda: model.calibrate(X.iloc[calibration], y[calibration], groups[calibration]), path
+                )
+            model.save(out)
+            run.checkpoint.unlink(missing_ok=True)
+        model = MCLRegressor.load(out)
+        own = None if groups is None else groups[test]
+        found = measures(model, X.iloc[test], y[test], own, take, y[train], settings)
+        write_text(out / "report.html", report(model, found, X.iloc[test], y[test], own, settings, path.name))
+        write_json(out / METRICS, {**found, "provenance": provenance()})
+    return found
+
+
+def predict_table(run: Path, data: Path, out: Path, coverage: float, note: Callable[[str], None]) -> int:
+    """Predict the rows of a file piece by piece, so that memory stays bounded.
+
+    Args:
+        run: The folder of `fit_table`.
+        data: A file with the columns that the model was trained on.
+        out: The CSV file to make.
+        coverage: Of the intervals.
+        note: Called with a remark on additional columns.
+
+    Returns:
+        How many rows were written.
+    """
+    if not 0 < coverage < 1:
+        raise UserError(f"--coverage {coverage}: must be above 0 and below 1")
+    model = MCLRegressor.load(run)
+    settings = read_json(run / SETTINGS)
+    if not isinstance(settings, dict) or not isinstance(settings.get("targets"), list):
+        raise UserError(f"{run / SETTINGS}: does not describe a run of `torchmcl fit`")
+    targets = [str(name) for name in settings["targets"]]
+    group = settings.get("group")
+    rows = 0
+    with atomic(out) as temporary, temporary.open("w", encoding="utf-8", newline="") as stream:
+        for frame in _checked(pieces(data), model, group, targets, data, note):
+            table = _named(partial(_predicted, model, frame, targets, group, coverage), data)
+            table.to_csv(stream, header=rows == 0, index=False)
+            rows += len(table)
+        if not rows:
+            raise UserError(f"{data}: holds no row")
+    return rows
+
+
+def _predicted(model: Any, frame: Any, targets: list[str], group: str | None, coverage: float) -> Any:
+    import pandas as pd
+
+    X = frame[list(model.feature_names_in_)]
+    groups = None if group is None else frame[group].astype(str).to_numpy()
+    shape = (len(X), -1)
+    mean, std = (np.reshape(each, shape) for each in (model.predict(X), model.predict_std(X)))
+    median = _three(model.predict_quantiles(X, 0.5))[:, 0]
+    ends = _three(model.predict_interval(X, coverage, groups))
+    # Merged to a few, so that they are different answers, and the probabilities of all of them sum to 1.
+    answers = model.model_.answers(model._inputs(X), min(SHOWN, model.n_hypotheses))
+    probs, points = answers.probs.numpy(), answers.points.numpy()
+    found: dict[str, Any] = {}
+    for axis, name in enumerate(targets):
+        before = "" if len(targets) == 1 else f"{name}_"
+        found |= {
+            f"{before}mean": mean[:, axis], f"{before}std": std[:, axis], f"{before}median": median[:, axis],
+            f"{before}lower": ends[:, 0, axis], f"{before}upper": ends[:, 1, axis],
+        }  # fmt: skip
+        found |= {f"{before}answer_{k + 1}": points[:, k, axis] for k in range(points.shape[1])}
+    found |= {f"probability_{k + 1}": probs[:, k] for k in range(probs.shape[1])}
+    return pd.DataFrame(found)
+
+
+def _three(values: Any) -> Any:
+    array = np.asarray(values)
+    return array if array.ndim == 3 else array[..., None]
+
+
+def _checked(
+    frames: Iterator[Any],
+    model: Any,
+    group: str | None,
+    targets: list[str],
+    path: Path,
+    note: Callable[[str], None],
+) -> Iterator[Any]:
+    first = True
+    wanted = [*model.feature_names_in_, *([] if group is None else [group])]
+    for frame in frames:
+        names = [str(name) for name in frame.columns]
+        missing = [name for name in wanted if name not in names]
+        if missing:
+            raise UserError(f"{path}: the column {missing[0]!r} is missing, which the model was trained on")
+        more = [name for name in names if name not in wanted and name not in targets]
+        if first and more:
+            note(f"{path}: not used: {', '.join(more[:10])}{', ...' if len(more) > 10 else ''}")
+        first = False
+        yield frame
+
+
+def _columns(frame: Any, settings: FitSettings, path: Path) -> tuple[Any, Any, Any]:
+    frame.columns = [str(name) for name in frame.columns]
+    for name in (*settings.targets, *([settings.group] if settings.group else [])):
+        if name not in frame.columns:
+            raise UserError(f"{path}: has no column {name!r}; it has {', '.join(list(frame.columns)[:20])}")
+    if not settings.targets:
+        raise UserError("--target: name a column")
+    if len(set(settings.targets)) < len(settings.targets):
+        raise UserError(f"--target: {settings.targets[0]!r} is named twice")
+    for name in settings.targets:
+        if frame[name].dtype.kind not in "buif":
+            raise UserError(f"{path}: the column {name!r} holds text, a target must hold numbers")
+    empty = frame[list(settings.targets)].isna().any(axis=1)
+    if empty.any():
+        line = int(np.flatnonzero(empty)[0]) + 2
+        raise UserError(f"{path}: line {line} has no value for the target, remove such rows")
+    others = [name for name in frame.columns if name not in settings.targets]
+    if not others:
+        raise UserError(f"{path}: has no column beside the target")
+    y = frame[list(settings.targets)].to_numpy(dtype=np.float64)
+    groups = None if settings.group is None else frame[settings.group].astype(str).to_numpy()
+    if groups is not None and len(set(groups)) < 2:
+        raise UserError(f"--group {settings.group}: the column holds one group only")
+    return frame[others], (y[:, 0] if y.shape[1] == 1 else y), groups
+
+
+def _parts(rows: int, settings: FitSettings) -> tuple[Any, Any, Any]:
+    if not 0 < settings.test_fraction < 0.9:
+        raise UserError(f"--test-fraction {settings.test_fraction}: must be above 0 and below 0.9")
+    if rows < LEAST_ROWS:
+        raise UserError(f"{settings.data}: has {rows} rows, at least {LEAST_ROWS} are needed")
+    order = np.random.default_rng(settings.seed).permutation(rows)
+    held = max(1, round(rows * settings.test_fraction))
+    apart = 0 if settings.group is None else max(1, round(rows * 0.2))
+    if held + apart > rows - 10:
+        raise UserError(
+            f"--test-fraction {settings.test_fraction}: leaves too few rows of {rows} for training"
+        )
+    return order[held + apart :], order[held : held + apart], order[:held]
+
+
+def _estimator(settings: FitSettings) -> MCLRegressor:
+    return MCLRegressor(
+        n_hypotheses=settings.hypotheses,
+        members=settings.members,
+        max_epochs=settings.epochs,
+        random_state=settings.seed,
+        progress=False,
+    )
+
+
+def _named(call: Callable[[], Any], path: Path) -> Any:
+    """Mistakes in a table, as sentences that name its file."""
+    try:
+        return call()
+    except UserError:
+        raise
+    except (ValueError, TypeError) as error:
+        raise UserError(f"{path}: {error}") from None
+
+
+def _digest(path: Path) -> str:
+    with path.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()

@@ -1,0 +1,121 @@
+"""Tables in files: CSV with its delimiter and decimal sign detected, or Parquet; whole, or piece by piece."""
+
+import csv
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from torchmcl.errors import UserError
+
+__all__ = ["pieces", "read_frame"]
+
+ROWS = 20_000
+"""Rows of a piece."""
+HEAD = 2**16
+DELIMITERS = ",;\t|"
+DECIMAL_COMMA = re.compile(r"(?<![\d,])-?\d+,\d+(?![\d,])")
+
+
+def read_frame(path: Path) -> Any:
+    """The whole table as a DataFrame.
+
+    Args:
+        path: CSV, or Parquet by its suffix.
+
+    Raises:
+        UserError: If the file is absent, empty, not text, or a line has more fields than the header.
+    """
+    import pandas as pd
+
+    found = list(pieces(path, rows=None))
+    frame = found[0] if len(found) == 1 else pd.concat(found, ignore_index=True)
+    if not len(frame):
+        raise UserError(f"{path}: holds no row")
+    return frame
+
+
+def pieces(path: Path, rows: int | None = ROWS) -> Iterator[Any]:
+    """The table in pieces, as DataFrames whose index goes on from piece to piece.
+
+    Args:
+        path: CSV, or Parquet by its suffix.
+        rows: Of a piece; `None` for one piece.
+    """
+    if not path.is_file():
+        raise UserError(f"{path}: there is no such file")
+    read = _parquet if path.suffix.lower() in (".parquet", ".pq") else _csv
+    for frame in read(path, rows):
+        names = [str(name) for name in frame.columns]
+        twice = next((name for name in names if names.count(name) > 1), None)
+        if twice is not None:
+            raise UserError(f"{path}: has two columns named {twice!r}")
+        yield frame
+
+
+def _csv(path: Path, rows: int | None) -> Iterator[Any]:
+    import pandas as pd
+
+    head = _head(path)
+    delimiter = _delimiter(head)
+    comma = delimiter != "," and bool(DECIMAL_COMMA.search(head.partition("\n")[2]))
+    options: dict[str, Any] = {"sep": delimiter, "decimal": "," if comma else ".", "encoding": "utf-8-sig"}
+    try:
+        # A column keeps one type from piece to piece only if it is not guessed in parts.
+        with pd.read_csv(path, chunksize=rows or 10**9, low_memory=False, **options) as reader:
+            yield from reader
+    except UnicodeDecodeError:
+        raise UserError(f"{path}: line {_broken_line(path)} is not UTF-8 text") from None
+    except pd.errors.EmptyDataError:
+        raise UserError(f"{path}: is empty") from None
+    except (pd.errors.ParserError, csv.Error, OverflowError, ValueError) as error:
+        reason = str(error).replace("Error tokenizing data. C error: ", "").strip().splitlines()[0]
+        raise UserError(f"{path}: is not a table ({reason})") from None
+
+
+def _parquet(path: Path, rows: int | None) -> Iterator[Any]:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        file = pq.ParquetFile(path)
+        total = file.metadata.num_rows
+        if rows is None or total == 0:
+            yield file.read().to_pandas()
+            return
+        start = 0
+        for batch in file.iter_batches(rows):
+            frame = batch.to_pandas()
+            frame.index = range(start, start + len(frame))
+            start += len(frame)
+            yield frame
+    except (pa.ArrowException, OSError) as error:
+        raise UserError(f"{path}: is not a Parquet file ({str(error).splitlines()[0]})") from None
+
+
+def _head(path: Path) -> str:
+    with path.open("rb") as stream:
+        return stream.read(HEAD).decode("utf-8-sig", errors="replace")
+
+
+def _delimiter(head: str) -> str:
+    """The sign that splits the first lines into the same number of fields, and into most of them."""
+    lines = [line for line in head.splitlines()[:50] if line.strip()]
+    if len(lines) > 1:
+        lines = lines[:-1] if len(lines) > 2 else lines
+    best, fields = ",", 1
+    for sign in DELIMITERS:
+        counts = [len(row) for row in csv.reader(lines, delimiter=sign)]
+        if counts and counts[0] > fields and min(counts) == max(counts):
+            best, fields = sign, counts[0]
+    return best
+
+
+def _broken_line(path: Path) -> int:
+    with path.open("rb") as stream:
+        for number, line in enumerate(stream, 1):
+            try:
+                line.decode("utf-8")
+            except UnicodeDecodeError:
+                return number
+    return 0

@@ -1,0 +1,324 @@
+"""What `torchmcl fit` tells about a model: measures on held-out rows, and a page that shows them."""
+
+import html
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.linear_model import LinearRegression
+
+import torchmcl
+from torchmcl.runs.tables import Column, Row, Table
+from torchmcl.tabular import drawing
+from torchmcl.tabular.judge import COVERAGES
+from torchmcl.tabular.peers.answers import GaussianMixture
+
+__all__ = ["measures", "report", "terminal_table"]
+
+Array = NDArray[np.float64]
+COLUMNS = (
+    Column("CRPS", 4, "min"), Column("NLL", 3, "min"), Column("interval score", 3, "min"),
+    Column("coverage at 90 %", 3), Column("mean width", 3), Column("RMSE", 3, "min"), Column("MAE", 3, "min"),
+)  # fmt: skip
+KEYS = ("crps", "nll", "interval_score", "coverage", "width", "rmse", "mae")
+NEIGHBORS = 300
+"""Components of the smoothed marginal distribution."""
+IMPORTANCE_ROWS, IMPORTANCE_COLUMNS, SHOWN_ROWS = 500, 30, 150
+
+
+def measures(
+    model: Any, X: Any, y: Array, groups: Any, X_train: Any, y_train: Array, settings: Any
+) -> dict[str, Any]:
+    """Measures of the model, of the marginal distribution and of a linear model on held-out rows.
+
+    Args:
+        model: A fitted `MCLRegressor`.
+        X: Held-out rows, a DataFrame.
+        y: Their targets.
+        groups: Their groups, or `None`.
+        X_train: Training rows.
+        y_train: Their targets.
+        settings: Those of `fit_table`.
+    """
+    true, trained = (np.reshape(each, (len(each), -1)) for each in (y, y_train))
+    outputs = {
+        name: _output(model, X, true[:, axis], groups, X_train, trained[:, axis], axis)
+        for axis, name in enumerate(settings.targets)
+    }
+    found: dict[str, Any] = {
+        "rows": {"training": len(X_train), "test": len(X)},
+        "outputs": outputs,
+        "importance": _importance(model, X, settings.seed),
+        "hypotheses": model.predict_hypotheses(X).probs.mean(0).sort(descending=True).values.tolist(),
+    }
+    if len(outputs) > 1:
+        found["energy_score"] = _energy_scores(model, X, true, trained, settings.seed)
+    return found
+
+
+def terminal_table(found: dict[str, Any]) -> list[Table]:
+    """The measures as tables, one for each output.
+
+    Args:
+        found: Of `measures`.
+    """
+    names = {"model": "this model", "marginal": "marginal distribution", "linear": "linear model"}
+    return [
+        Table(
+            f"{target}, {found['rows']['test']} held-out rows",
+            COLUMNS,
+            [Row(title, [own[key][name] for name in KEYS]) for key, title in names.items()],
+        )
+        for target, own in found["outputs"].items()
+    ]
+
+
+def report(model: Any, found: dict[str, Any], X: Any, y: Array, groups: Any, settings: Any, data: str) -> str:
+    """The page, one file that needs nothing else.
+
+    Args:
+        model: A fitted `MCLRegressor`.
+        found: Of `measures`.
+        X: Held-out rows.
+        y: Their targets.
+        groups: Their groups, or `None`.
+        settings: Those of `fit_table`.
+        data: The name of the file.
+    """
+    rows = found["rows"]
+    about = f"{data}: {rows['training']:,} rows for training, {rows['test']:,} held out."
+    about += f" torchmcl {torchmcl.__version__}."
+    parts = [f"<h1>Predicting {html.escape(', '.join(settings.targets))}</h1><p>{html.escape(about)}</p>"]
+    if "energy_score" in found:
+        scores = found["energy_score"]
+        parts.append(
+            f"<p>Joint energy score of all outputs, standardized: {scores['model']:.4f}; of the marginal distribution "
+            f"{scores['marginal']:.4f}.</p>"
+        )
+    true = np.reshape(y, (len(y), -1))
+    for axis, (name, table) in enumerate(zip(settings.targets, terminal_table(found), strict=True)):
+        parts.append(_output_section(model, found["outputs"][name], name, table, X, true[:, axis], axis))
+    parts.append(_model_section(found))
+    return drawing.page(f"torchmcl: {', '.join(settings.targets)}", "".join(parts))
+
+
+def _output(
+    model: Any, X: Any, y: Array, groups: Any, X_train: Any, y_train: Array, axis: int
+) -> dict[str, Any]:
+    mixture = _mixture(model, X, axis)
+    ends = {level: _ends(model, X, level, groups, axis) for level in COVERAGES}
+    inputs, inputs_train = (np.asarray(model._inputs(each)) for each in (X, X_train))
+    linear = LinearRegression().fit(inputs_train, y_train)
+    residual = max(float(np.std(y_train - linear.predict(inputs_train))), 1e-12)
+    ones = np.ones((len(y), 1))
+    by_line = GaussianMixture(ones, linear.predict(inputs)[:, None], ones * residual)
+    marginal = _marginal(y_train, len(y))
+    found = {
+        "model": _measured(mixture, y, ends[0.9]),
+        "marginal": _measured(marginal, y, _same(y_train, len(y))),
+        "linear": _measured(by_line, y, by_line.interval(0.9)),
+    }
+    low, high = ends[0.9]
+    return {
+        **found,
+        "reliability": [
+            {"level": level, **_binomial((low <= y) & (y <= high))} for level, (low, high) in ends.items()
+        ],
+        "pit": _pit(mixture, y),
+        "by_width": _by_width(y, low, high),
+        "by_group": [] if groups is None else _by_group(y, low, high, groups),
+    }
+
+
+def _mixture(model: Any, X: Any, axis: int) -> GaussianMixture:
+    pooled = model.model_.pooled(model._inputs(X))
+    center, scale = model.model_.units.center[axis], model.model_.units.scale[axis]
+    points = pooled.points[..., axis].numpy() * scale + center
+    return GaussianMixture(pooled.probs.numpy(), points, pooled.widths.numpy() * scale)
+
+
+def _ends(model: Any, X: Any, level: float, groups: Any, axis: int) -> tuple[Array, Array]:
+    ends = np.asarray(model.predict_interval(X, level, groups))
+    return (ends[:, 0], ends[:, 1]) if ends.ndim == 2 else (ends[:, 0, axis], ends[:, 1, axis])
+
+
+def _marginal(y: Array, rows: int) -> GaussianMixture:
+    """The training targets, smoothed by Scott's rule."""
+    points = np.quantile(y, (np.arange(NEIGHBORS) + 0.5) / NEIGHBORS)
+    width = max(float(np.std(y)) * len(y) ** -0.2, 1e-12)
+    shape = (rows, NEIGHBORS)
+    return GaussianMixture(
+        np.full(shape, 1 / NEIGHBORS), np.broadcast_to(points, shape), np.full(shape, width)
+    )
+
+
+def _same(y: Array, rows: int) -> tuple[Array, Array]:
+    low, high = np.quantile(y, [0.05, 0.95])
+    return np.full(rows, low), np.full(rows, high)
+
+
+def _measured(answer: GaussianMixture, y: Array, ends: tuple[Array, Array]) -> dict[str, float | None]:
+    low, high = ends
+    outside = np.maximum(low - y, 0) + np.maximum(y - high, 0)
+    finite = bool(np.isfinite(high - low).all())
+    error = answer.mean - y
+    return {
+        "crps": float(answer.crps(y).mean()),
+        "nll": float(answer.nll(y).mean()),
+        "interval_score": float((high - low + 20 * outside).mean()) if finite else None,
+        "coverage": float(((low <= y) & (y <= high)).mean()),
+        "width": float((high - low).mean()) if finite else None,
+        "rmse": float(np.sqrt((error**2).mean())),
+        "mae": float(np.abs(error).mean()),
+    }
+
+
+def _binomial(inside: NDArray[np.bool_]) -> dict[str, float]:
+    """The share that is inside, and its 95 % interval (Clopper and Pearson)."""
+    from scipy.stats import binomtest
+
+    ends = binomtest(int(inside.sum()), len(inside)).proportion_ci(0.95)
+    return {"coverage": float(inside.mean()), "low": float(ends.low), "high": float(ends.high)}
+
+
+def _pit(mixture: GaussianMixture, y: Array) -> list[float]:
+    from scipy.special import ndtr
+
+    values = (mixture.weights * ndtr((y[:, None] - mixture.means) / mixture.widths)).sum(-1)
+    counts, _ = np.histogram(values, bins=10, range=(0, 1))
+    return [float(each) for each in counts / len(y)]
+
+
+def _by_width(y: Array, low: Array, high: Array) -> list[dict[str, Any]]:
+    order = np.argsort(high - low, kind="stable")
+    parts = [part for part in np.array_split(order, 5) if len(part)]
+    names = ("narrowest fifth", "second", "third", "fourth", "widest fifth")
+    return [
+        {"name": name, **_binomial((low[part] <= y[part]) & (y[part] <= high[part]))}
+        for name, part in zip(names, parts, strict=False)
+    ]
+
+
+def _by_group(y: Array, low: Array, high: Array, groups: Any) -> list[dict[str, Any]]:
+    inside = (low <= y) & (y <= high)
+    return [{"name": str(group), **_binomial(inside[groups == group])} for group in np.unique(groups)[:30]]
+
+
+def _importance(model: Any, X: Any, seed: int) -> list[dict[str, Any]]:
+    """How far mean and deviation move, relative to the deviation of the targets, when a column is shuffled."""
+    rows = X.iloc[: min(len(X), IMPORTANCE_ROWS)]
+    random = np.random.default_rng(seed)
+    mean, std = model.predict(rows), model.predict_std(rows)
+    unit = model.model_.units.scale
+    found: list[dict[str, Any]] = []
+    for name in list(rows.columns)[: IMPORTANCE_COLUMNS * 4]:
+        shuffled = rows.copy()
+        shuffled[name] = rows[name].to_numpy()[random.permutation(len(rows))]
+        moved = np.sqrt(np.mean(((model.predict(shuffled) - mean) / unit) ** 2))
+        spread = np.sqrt(np.mean(((model.predict_std(shuffled) - std) / unit) ** 2))
+        found.append({"column": str(name), "mean": float(moved), "spread": float(spread)})
+    return sorted(found, key=lambda each: -each["mean"])[:IMPORTANCE_COLUMNS]
+
+
+def _energy_scores(model: Any, X: Any, y: Array, y_train: Array, seed: int) -> dict[str, float]:
+    unit = model.model_.units.scale
+    drawn = model.sample(X, 100, random_state=seed) / unit
+    random = np.random.default_rng(seed)
+    marginal = y_train[random.integers(len(y_train), size=(len(y), 100))] / unit
+    return {"model": _energy(drawn, y / unit), "marginal": _energy(marginal, y / unit)}
+
+
+def _energy(drawn: Array, y: Array) -> float:
+    """From independent draws: each is compared with the next one."""
+    near = np.linalg.norm(drawn - y[:, None], axis=-1).mean()
+    apart = np.linalg.norm(drawn - np.roll(drawn, 1, axis=1), axis=-1).mean()
+    return float(near - apart / 2)
+
+
+def _output_section(
+    model: Any, own: dict[str, Any], name: str, table: Table, X: Any, y: Array, axis: int
+) -> str:
+    levels = own["reliability"]
+    at = next(each for each in levels if each["level"] == 0.9)
+    words = (
+        f"Intervals of 90 % contain {at['coverage']:.1%} of the held-out rows (95 % confidence interval "
+        f"{at['low']:.1%} to {at['high']:.1%})."
+    )
+    charts = [
+        drawing.figure("Coverage against its level", drawing.reliability(levels)),
+        drawing.figure(
+            "PIT: flat if the distribution is right", drawing.bars(own["pit"], 1 / len(own["pit"]))
+        ),
+        drawing.figure("Coverage at 90 % by width of the interval", drawing.shares(own["by_width"], 0.9)),
+    ]
+    if own["by_group"]:
+        charts.append(drawing.figure("Coverage at 90 % by group", drawing.shares(own["by_group"], 0.9)))
+    rows = X.iloc[:SHOWN_ROWS]
+    low, high = _shown_ends(model, rows, axis)
+    if np.isfinite(low).all() and np.isfinite(high).all():
+        charts.append(
+            drawing.figure("Intervals of 90 %, by their middle", drawing.intervals(low, high, y[: len(rows)]))
+        )
+    charts += _densities(model, X, y, axis)
+    heading = f"<h2>{html.escape(name)}</h2><p>{words}</p>"
+    return heading + drawing.table(table) + f'<div class="charts">{"".join(charts)}</div>'
+
+
+def _shown_ends(model: Any, rows: Any, axis: int) -> tuple[Array, Array]:
+    if model.calibration_ is None or model.calibration_.groups is not None:
+        return _mixture(model, rows, axis).interval(0.9)
+    return _ends(model, rows, 0.9, None, axis)
+
+
+def _densities(model: Any, X: Any, y: Array, axis: int) -> list[str]:
+    """The rows with the clearest single mode and the clearest several modes."""
+    rows = X.iloc[:IMPORTANCE_ROWS]
+    mixture = _mixture(model, rows, axis)
+    low, high = mixture.quantile(0.001), mixture.quantile(0.999)
+    grid = np.linspace(low, high, 200, axis=1)
+    z = (grid[..., None] - mixture.means[:, None]) / mixture.widths[:, None]
+    density = (mixture.weights / mixture.widths)[:, None] * np.exp(-0.5 * z**2) / np.sqrt(2 * np.pi)
+    curve = density.sum(-1)
+    prominence = np.array([_second_mode(each) for each in curve])
+    order = np.argsort(prominence, kind="stable")
+    chosen = dict.fromkeys([int(order[-1]), int(order[len(order) // 2]), int(order[0])])
+    titles = ("most nearly several modes", "typical row", "clearest single mode")
+    return [
+        drawing.figure(f"Density, {title}", drawing.density(grid[row], curve[row], float(y[row])))
+        for row, title in zip(chosen, titles, strict=False)
+    ]
+
+
+def _second_mode(curve: Array) -> float:
+    """How far the second highest peak rises above the valley beside it, relative to the highest peak."""
+    inner = (curve[1:-1] > curve[:-2]) & (curve[1:-1] >= curve[2:])
+    peaks = np.flatnonzero(inner) + 1
+    if len(peaks) < 2:
+        return 0.0
+    first = peaks[np.argmax(curve[peaks])]
+    rises: Sequence[float] = [
+        curve[each] - curve[min(first, each) : max(first, each) + 1].min() for each in peaks if each != first
+    ]
+    return float(max(rises) / curve[first])
+
+
+def _model_section(found: dict[str, Any]) -> str:
+    importance = found["importance"]
+    charts = [
+        drawing.figure(
+            "Columns: how far the mean moves when a column is shuffled",
+            drawing.horizontal([(each["column"], each["mean"]) for each in importance]),
+        ),
+        drawing.figure(
+            "Columns: how far the deviation moves",
+            drawing.horizontal(
+                sorted(((each["column"], each["spread"]) for each in importance), key=lambda pair: -pair[1])
+            ),
+        ),
+        drawing.figure(
+            "Hypotheses: mean probability, the most probable first", drawing.bars(found["hypotheses"], None)
+        ),
+    ]
+    note = "<p>Units: standard deviations of the target.</p>"
+    return f'<h2>The model</h2>{note}<div class="charts">{"".join(charts)}</div>'
