@@ -2,6 +2,7 @@
 
 import multiprocessing
 import os
+import shutil
 import signal
 from dataclasses import replace
 
@@ -26,6 +27,14 @@ def run(folder, settings, method="smcl", seed=0):
         return run_model(method, settings, seed, samples(settings, seed), folder, progress, size=GRID)
 
 
+@pytest.fixture(scope="module")
+def finished(tiny, tmp_path_factory):
+    """A folder with a trained and evaluated model."""
+    folder = tmp_path_factory.mktemp("finished") / "smcl"
+    run(folder, tiny)
+    return folder
+
+
 def test_a_model_comes_back_and_is_neither_trained_nor_evaluated_again(tiny, tmp_path, monkeypatch):
     for method in ("rmcl", "ie"):
         made = run(tmp_path / method, tiny, method)
@@ -42,17 +51,16 @@ def test_a_model_comes_back_and_is_neither_trained_nor_evaluated_again(tiny, tmp
     assert sorted(os.listdir(tmp_path / "rmcl")) == names
 
 
-def test_other_settings_and_seeds_need_another_folder(tiny, tmp_path):
-    run(tmp_path, tiny)
+def test_other_settings_and_seeds_need_another_folder(tiny, finished):
     with pytest.raises(UserError, match="seed is 1, this run was made with 0"):
-        run(tmp_path, tiny, seed=1)
+        run(finished, tiny, seed=1)
     with pytest.raises(UserError, match=r"settings.learning_rate is 0.1, this run was made with 0.003"):
-        run(tmp_path, replace(tiny, learning_rate=0.1))
+        run(finished, replace(tiny, learning_rate=0.1))
 
 
 @pytest.mark.parametrize("name", ["model.safetensors", "path.safetensors", "training.json", "metrics.json"])
-def test_a_broken_file_is_named(name, tiny, tmp_path):
-    run(tmp_path, tiny)
+def test_a_broken_file_is_named(name, tiny, finished, tmp_path):
+    shutil.copytree(finished, tmp_path, dirs_exist_ok=True)
     whole = (tmp_path / name).read_bytes()
     (tmp_path / name).write_bytes(whole[: len(whole) // 2])
     with pytest.raises(UserError, match=str(tmp_path)):
