@@ -119,3 +119,27 @@ def test_nan_where_no_target_is_disturbs_nothing():
     keep = KeepBest()
     fit(Learner(HypothesisHead(1, 3, 1), rmcl_loss), batches, batches, [keep])
     assert math.isfinite(keep.best)
+
+
+@pytest.mark.parametrize(
+    ("spoil", "culprit"), [("inputs", "inputs, hypotheses, logits"), ("targets", "active targets")]
+)
+def test_on_an_accelerator_the_batch_and_the_cause_are_named_some_steps_later(spoil, culprit):
+    """The losses are looked at every few steps; what was finite in each step is remembered on the device."""
+
+    class Late(Learner):
+        def on_train_start(self):
+            super().on_train_start()
+            self._interval = 3
+
+    inputs, targets, active = data(64)
+    active[20, 0] = True
+    (inputs if spoil == "inputs" else targets[:, 0])[20] = math.nan
+    batches = TensorBatches(inputs, targets, active, batch_size=8)
+    with pytest.raises(
+        UserError, match=rf"stopped at batch 2 of epoch 0: the loss is nan; not finite: {culprit}$"
+    ):
+        fit(Late(HypothesisHead(1, 3, 1), rmcl_loss), batches, batches)
+    short = TensorBatches(inputs[:24], targets[:24], active[:24], batch_size=8)
+    with pytest.raises(UserError, match=r"stopped at batch 2 of epoch 0: the loss is nan"):
+        fit(Late(HypothesisHead(1, 3, 1), rmcl_loss), short, short)
