@@ -27,7 +27,14 @@ Signal = Float[np.ndarray, "_samples"]
 
 @dataclass(frozen=True)
 class Clip:
-    """One sound: the file at `path`, or what the generator makes of `seed` where there is none."""
+    """One sound: a file, or the output of a generator.
+
+    Args:
+        label: Its class.
+        number: Within its class.
+        path: The file; `None` for a synthesized sound.
+        seed: Of the generator.
+    """
 
     label: str
     number: int
@@ -45,15 +52,28 @@ class Clip:
 
 
 def synthesized_clips(seed: int) -> tuple[Clip, ...]:
-    """The clips of all kinds of synthesised sounds; another seed, other sounds."""
+    """The clips of all classes of synthesized sounds.
+
+    Args:
+        seed: Another seed gives other sounds.
+
+    Returns:
+        Sixty clips of each class.
+    """
     return tuple(Clip(label, number, seed=seed) for label in SOUNDS for number in range(PER_LABEL))
 
 
 def folder_clips(folder: str | Path) -> tuple[Clip, ...]:
     """The sound files of a folder with one subfolder a class, in the order of their names.
 
-    Everything that libsndfile reads is taken by its suffix, hidden files and other files are left alone.
-    Headers are read here, so that a broken file is found before the work begins.
+    Files that libsndfile can read are recognized by their suffixes; hidden files and other files are left alone.
+    Headers are read at once, so that a broken file is found before long work begins.
+
+    Args:
+        folder: Of the subfolders.
+
+    Returns:
+        A clip for each file.
     """
     folder = Path(folder)
     if not folder.is_dir():
@@ -76,10 +96,17 @@ def folder_clips(folder: str | Path) -> tuple[Clip, ...]:
 def deal(
     clips: Iterable[Clip], splits: int, seed: int, parted: bool
 ) -> dict[tuple[int, str], tuple[Clip, ...]]:
-    """Deal the clips of each class to `splits` splits, numbered from 1, so that no clip is in two of them.
+    """Distribute the clips of each class over splits, so that no clip is in two of them.
 
-    Parted, a fifth of each split is kept for its test recordings, again without a clip in common; otherwise
-    all are train. A split that gets nothing is an error.
+    Args:
+        clips: Of all classes.
+        splits: Their number; they are counted from 1.
+        seed: Of the random order.
+        parted: Whether a fifth of the clips of each split is reserved for its test recordings. Otherwise all are
+            `train`.
+
+    Returns:
+        The clips of each split and subset; an empty one is an error.
     """
     parts = ("train", "test") if parted else ("train",)
     pools: dict[tuple[int, str], list[Clip]] = {
@@ -98,7 +125,14 @@ def deal(
 
 
 def by_label(clips: Iterable[Clip]) -> Mapping[str, Sequence[Clip]]:
-    """The clips of each class."""
+    """Group clips by class.
+
+    Args:
+        clips: Of all classes.
+
+    Returns:
+        The clips of each class.
+    """
     groups: dict[str, list[Clip]] = {}
     for clip in clips:
         groups.setdefault(clip.label, []).append(clip)
@@ -107,9 +141,16 @@ def by_label(clips: Iterable[Clip]) -> Mapping[str, Sequence[Clip]]:
 
 @lru_cache(maxsize=256)
 def load(clip: Clip, sample_rate: int) -> Float32[np.ndarray, "samples"]:
-    """The clip as one channel at `sample_rate`, trimmed to what is audible, with a level of 1; read-only.
+    """Read or generate a clip, trimmed to its audible part and with a level of 1.
 
-    The level is the root mean square of what is less than 30 dB below the loudest moment.
+    The level is the root mean square of the frames that are less than 30 dB below the loudest one.
+
+    Args:
+        clip: The sound.
+        sample_rate: Of the result, in hertz.
+
+    Returns:
+        One channel, read-only.
     """
     signal = trim(load_whole(clip, sample_rate), sample_rate)
     if not len(signal):
@@ -122,7 +163,15 @@ def load(clip: Clip, sample_rate: int) -> Float32[np.ndarray, "samples"]:
 
 @lru_cache(maxsize=512)
 def load_whole(clip: Clip, sample_rate: int) -> Signal:
-    """The clip as one channel at `sample_rate`, as it is."""
+    """Read or generate a clip without trimming it.
+
+    Args:
+        clip: The sound.
+        sample_rate: Of the result, in hertz.
+
+    Returns:
+        One channel.
+    """
     if clip.path is None:
         words = [clip.seed, sorted(SOUNDS).index(clip.label), clip.number]
         return synthesize(clip.label, np.random.default_rng(words), sample_rate)
@@ -130,10 +179,19 @@ def load_whole(clip: Clip, sample_rate: int) -> Signal:
 
 
 def trim(signal: Signal, sample_rate: int, floor: float = -30.0, pause: float = 0.3) -> Signal:
-    """The part of a sound that a label can honestly call active, from the very sample of its onset.
+    """Cut a sound to the part that is labeled active, which starts exactly at the onset.
 
-    Silence, which is what lies `floor` decibels below the loudest 10 ms, is cut off at both ends. Where it
-    lasts longer than `pause` seconds the sound falls into pieces; that with most energy is kept, up to 5 s.
+    Frames of 10 ms that are `floor` decibels below the loudest one count as silence. Silence is removed at both
+    ends, and a longer pause splits the sound. The part with the most energy is kept, up to 5 s.
+
+    Args:
+        signal: One channel.
+        sample_rate: In hertz.
+        floor: Decibels relative to the loudest frame.
+        pause: Seconds of silence that split a sound.
+
+    Returns:
+        A part of `signal`; nothing of a silent one.
     """
     energy = _frame_energy(signal, sample_rate)
     audible = np.flatnonzero(_above(energy, floor))

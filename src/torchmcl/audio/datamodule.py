@@ -25,10 +25,14 @@ T = TypeVar("T")
 
 
 class Batch(NamedTuple):
-    """Chunks of sound with the directions of what is active in each frame.
+    """Chunks of sound with the directions of the active events of each frame.
 
-    `overlap` is the group (D1, D2, D3) that the results of a frame belong to: the overlap that its recording
-    announces or, for data sets that are divided by prediction, the number of events active in the frame.
+    Args:
+        waveform: Sound in ACN, N3D.
+        targets: (azimuth, elevation) in radians.
+        active: Which targets exist.
+        overlap: The group (D1, D2, D3) that the results of a frame belong to: the overlap that its recording
+            announces or, in data sets that are grouped by frame, the number of active events.
     """
 
     waveform: Int16[Tensor, "batch 4 samples"] | Float[Tensor, "batch 4 samples"]
@@ -38,10 +42,19 @@ class Batch(NamedTuple):
 
 
 class Chunks(Dataset[Batch]):
-    """Recordings of one sample rate, each padded or cut to `chunks` pieces of `frames` frames.
+    """Recordings of one sample rate, each padded or cut to the same number of chunks.
 
-    Files are mapped when first used, and again in every worker process. Sound in another convention than
-    ACN, N3D is converted, and is then floating-point: 16 bits have no room for larger dipoles.
+    Files are memory-mapped when first used, and again in every worker process. Sound in another convention than
+    ACN, N3D is converted to floating-point numbers, because larger dipoles do not fit into 16 bits.
+
+    Args:
+        recordings: With their events.
+        chunks: Of each recording.
+        frames: Of each chunk.
+        slots: Targets in a frame.
+        overlap_by_frame: Whether results are grouped by the number of active events of a frame.
+        convention: Of the recordings.
+        cache: Folder of decoded sound; the user's cache if `None`.
     """
 
     def __init__(
@@ -108,10 +121,22 @@ class Chunks(Dataset[Batch]):
 class AudioDataModule(LightningDataModule):
     """Training, validation and test chunks of a fold of a data set in the TUT 2018 or DCASE19 layout.
 
-    Training chunks are shuffled by a permutation that depends on `seed` and the epoch only: the same after
-    resuming, and divided among the processes of a distributed run. With `augmentation` each is rotated and
-    reflected at random, by numbers that depend on the seed and the step. Reading is done in the training process by
-    default, for mapping sound is faster than passing it between processes.
+    Training chunks are shuffled by a permutation that depends only on `seed` and the epoch: it is the same after
+    resuming, and it is divided among the processes of a distributed run.
+
+    Args:
+        folder: Of the data set.
+        fold: Cross-validation fold, from 1.
+        batch_size: Of each process.
+        chunk: Seconds.
+        seed: Of the order and of the augmentation.
+        convention: Of the recordings.
+        skip_broken: Leave out recordings that have a problem; otherwise the first problem is an error.
+        cache: Folder of decoded sound; the user's cache if `None`.
+        augmentation: Whether training chunks are rotated and reflected at random, by numbers that depend only on
+            the seed and the step.
+        num_workers: Processes that read. By default the training process reads, because memory-mapping sound is
+            faster than passing it between processes.
     """
 
     def __init__(
@@ -144,7 +169,7 @@ class AudioDataModule(LightningDataModule):
 
     @cached_property
     def catalogue(self) -> Catalogue:
-        """What is in the folder."""
+        """The recordings in the folder."""
         catalogue = read_dataset(self.folder, skip_broken=self.skip_broken)
         hop = HOP * catalogue.sample_rate
         if abs(hop - round(hop)) > 1e-6:
@@ -196,7 +221,11 @@ class AudioDataModule(LightningDataModule):
             open_sound(recording.audio, self.cache)
 
     def setup(self, stage: str) -> None:
-        """Read the descriptions."""
+        """Read the descriptions.
+
+        Args:
+            stage: Of Lightning; the same for all.
+        """
         self.chunks  # noqa: B018
 
     def train_dataloader(self) -> DataLoader[Batch]:
@@ -219,7 +248,15 @@ class AudioDataModule(LightningDataModule):
         return self._loader("test", batch_sampler=self._batches("test"))
 
     def on_after_batch_transfer(self, batch: Batch, dataloader_idx: int) -> Batch:
-        """Augment training chunks; the angles are drawn on the CPU, and are the same on any device."""
+        """Augment training chunks; the angles are drawn on the CPU, and are the same on any device.
+
+        Args:
+            batch: On its device.
+            dataloader_idx: Of Lightning; there is one loader.
+
+        Returns:
+            The batch, augmented during training.
+        """
         if not (self.augmentation and self.trainer and self.trainer.training):
             return batch
         words = [self.seed, self.trainer.global_step, self.trainer.global_rank]

@@ -23,29 +23,36 @@ _BLOCK = 8
 
 
 class StftFeatures(nn.Module):
-    r"""What a network hears: the short-time Fourier transform of first-order Ambisonics (ACN, N3D).
+    r"""The short-time Fourier transform of first-order Ambisonics (ACN, N3D) as the first layer of a network.
 
     Frames of `window` seconds start every half window; sample $n$ of frame $i$ is $x_i[n]$ and $w$ the Hann
     window, so that the value in bin $b$ is
 
     $$X_i[b] = \frac{1}{\sum_n w[n]} \sum_n w[n]\, x_i[n]\, e^{-2 \pi j\, b\, n / \mathrm{nfft}}.$$
 
-    This is `scipy.signal.stft` (zeros beyond both ends) without its first bin and its last frame. With
-    `stride` only every `stride`-th bin is kept, and of those the lowest `bins`. Of these values are made, by
-    `content`:
+    This is `scipy.signal.stft` (zeros beyond both ends) without its first bin and its last frame. The features are,
+    depending on `content`:
 
     - `"magnitude_phase"`: the magnitudes of all channels, then their phases, as in the paper;
     - `"log_magnitude_phase"`: the logarithms of the magnitudes, and phases in units of pi;
     - `"intensity"`: the logarithm of the energy $E = (|W|^2 + |V|^2 / 3) / 2$ with $V = (Y, Z, X)$, then the
       active and the reactive intensity, the real and the imaginary part of $W^* V / E$. For a plane wave the
-      active one points to where the sound comes from, at any frequency and level: a short training starts
-      there;
-    - `"band_intensity"`: the same of bands of `stride` neighbouring bins, of which none is left out: energies and
-      products are averaged over a band before the quotient is taken.
+      active one points to the source, at any frequency and level, which shortens training;
+    - `"band_intensity"`: the same for bands of `stride` adjacent bins; energies and products are averaged over a band
+      before the quotient is taken.
 
-    >>> features = StftFeatures(44100)
-    >>> features(torch.zeros(2, 4, 22050, dtype=torch.int16)).shape
-    torch.Size([2, 8, 25, 1024])
+    Args:
+        sample_rate: In hertz.
+        window: Seconds.
+        nfft: Length of the transform.
+        stride: Only every so many bins are kept, or bands of so many bins are averaged.
+        bins: The lowest so many of the kept bins or bands; all of them if `None`.
+        content: Which features.
+
+    Example:
+        >>> features = StftFeatures(44100)
+        >>> features(torch.zeros(2, 4, 22050, dtype=torch.int16)).shape
+        torch.Size([2, 8, 25, 1024])
     """
 
     window: Tensor
@@ -88,7 +95,14 @@ class StftFeatures(nn.Module):
     def forward(
         self, waveform: Float[Tensor, "*batch channels samples"] | Int16[Tensor, "*batch channels samples"]
     ) -> Float[Tensor, "*batch features frames bins"]:
-        """Features of 16-bit or floating-point sound with four channels."""
+        """Compute the features.
+
+        Args:
+            waveform: 16-bit or floating-point sound with four channels.
+
+        Returns:
+            The features of each frame.
+        """
         flat = waveform.flatten(end_dim=-3) if waveform.ndim > 2 else waveform[None]
         blocks = flat.split(_BLOCK) if flat.device.type == "cpu" else (flat,)
         features = torch.cat([self._features(block) for block in blocks])
@@ -105,7 +119,14 @@ class StftFeatures(nn.Module):
         return torch.cat([magnitude, phase], dim=-3)
 
     def spectrum(self, waveform: Tensor) -> Tensor:
-        """The complex values behind the features, `(*batch, channels, frames, bins)`."""
+        """The complex transform, before features are computed from it.
+
+        Args:
+            waveform: 16-bit or floating-point sound `(*batch, channels, samples)`.
+
+        Returns:
+            Complex values `(*batch, channels, frames, bins)`.
+        """
         samples = waveform.shape[-1]
         if samples == 0 or samples % self.hop:
             raise ValueError(

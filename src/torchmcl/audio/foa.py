@@ -41,7 +41,14 @@ _RATIO: dict[str, float] = {"sn3d": 1.0, "fuma": 2.0, "n3d": 3.0}
 
 
 def convention_named(name: str) -> Convention:
-    """The convention of that name, or an error that lists them all."""
+    """The convention of a name.
+
+    Args:
+        name: One of `CONVENTIONS`.
+
+    Returns:
+        The same name; any other is a `UserError` that lists them all.
+    """
     for convention in CONVENTIONS:
         if convention == name:
             return convention
@@ -51,10 +58,17 @@ def convention_named(name: str) -> Convention:
 def steering(
     directions: Float[np.ndarray, "*batch 2"], convention: Convention = "acn-n3d"
 ) -> Float[np.ndarray, "*batch 4"]:
-    r"""The gains of the four channels for plane waves that arrive from these directions.
+    r"""The gains of the four channels for plane waves.
 
     With unit vector $u$ the pressure is $a$ and the dipoles are $b\,u$: ACN/SN3D has $a = b = 1$, ACN/N3D has
     $b = \sqrt 3$, FuMa has $a = 1/\sqrt 2$ and the order W, X, Y, Z in place of W, Y, Z, X.
+
+    Args:
+        directions: (azimuth, elevation) from which the waves arrive, in radians.
+        convention: Of the four channels.
+
+    Returns:
+        A gain for each channel.
     """
     dipoles = unit_vectors(directions) * _DIPOLE[convention]
     pressure = np.full_like(dipoles[..., :1], _PRESSURE[convention])
@@ -67,20 +81,38 @@ def encode(
     elevation: float | Float[np.ndarray, "*batch"],
     convention: Convention = "acn-n3d",
 ) -> Float[np.ndarray, "*batch 4 samples"]:
-    """Plane waves that carry `signal` and arrive from (azimuth, elevation).
+    """Encode plane waves.
 
-    >>> encode(np.array([1.0]), np.pi / 2, 0.0, "acn-sn3d").round(3).ravel() + 0.0
-    array([1., 1., 0., 0.])
+    Args:
+        signal: What each wave carries.
+        azimuth: Where it arrives from, in radians.
+        elevation: Where it arrives from, in radians.
+        convention: Of the four channels.
+
+    Returns:
+        Four channels for each wave.
+
+    Example:
+        >>> encode(np.array([1.0]), np.pi / 2, 0.0, "acn-sn3d").round(3).ravel() + 0.0
+        array([1., 1., 0., 0.])
     """
     gains = steering(np.stack(np.broadcast_arrays(azimuth, elevation), axis=-1), convention)
     return signal[..., None, :] * gains[..., None].astype(signal.dtype)
 
 
 def conversion_matrix(source: Convention, target: Convention) -> Float[np.ndarray, "4 4"]:
-    """The matrix that takes the four channels of `source` to those of `target`.
+    """The matrix that converts between conventions.
 
-    >>> conversion_matrix("fuma", "acn-sn3d").diagonal().round(3)
-    array([1.414, 0.   , 0.   , 0.   ])
+    Args:
+        source: Convention of the input channels.
+        target: Convention of the output channels.
+
+    Returns:
+        A row for each output channel.
+
+    Example:
+        >>> conversion_matrix("fuma", "acn-sn3d").diagonal().round(3)
+        array([1.414, 0.   , 0.   , 0.   ])
     """
     pressure = _PRESSURE[target] / _PRESSURE[source]
     dipole = _DIPOLE[target] / _DIPOLE[source]
@@ -91,7 +123,16 @@ def conversion_matrix(source: Convention, target: Convention) -> Float[np.ndarra
 def convert(
     audio: Float[np.ndarray, "*batch 4 samples"], source: Convention, target: Convention
 ) -> Float[np.ndarray, "*batch 4 samples"]:
-    """The same sound field in another convention."""
+    """The same sound field in another convention.
+
+    Args:
+        audio: Four channels.
+        source: Their convention.
+        target: The convention of the result.
+
+    Returns:
+        New channels.
+    """
     if source == target:
         return audio.copy()
     matrix = conversion_matrix(source, target)
@@ -102,7 +143,13 @@ def convert(
 
 @dataclass(frozen=True)
 class Normalization:
-    """What the energies of a recording say: the likeliest of sn3d, fuma, n3d, and whether it is in doubt."""
+    """The normalization that the energies of a recording indicate.
+
+    Args:
+        name: The most likely of `sn3d`, `fuma` and `n3d`.
+        ratio: Energy of the three dipoles over that of W.
+        doubtful: Whether the energies do not decide clearly.
+    """
 
     name: str
     ratio: float
@@ -110,14 +157,21 @@ class Normalization:
 
 
 def detect_normalization(audio: Num[np.ndarray, "4 samples"], tolerance: float = 0.15) -> Normalization:
-    r"""Tell the normalization from the energy of the three dipoles over that of W.
+    r"""Detect the normalization from the energy of the three dipoles over that of W.
 
-    For plane waves and for diffuse fields alike it is 1 in SN3D, 2 in FuMa and 3 in N3D. The nearest of the
-    three on a logarithmic scale wins. Further from it than a factor `1 + tolerance` the answer is doubtful,
-    and so it is for silence. The order of the dipoles cannot be told from energies.
+    For plane waves and for diffuse fields the ratio is 1 in SN3D, 2 in FuMa and 3 in N3D. The nearest of the three on a
+    logarithmic scale is chosen. Energies do not show the order of the dipoles.
 
-    >>> detect_normalization(encode(np.ones(9), 0.3, 0.2, "fuma")).name
-    'fuma'
+    Args:
+        audio: Four channels.
+        tolerance: The result is doubtful where the ratio is off by more than a factor `1 + tolerance`, and for silence.
+
+    Returns:
+        The normalization.
+
+    Example:
+        >>> detect_normalization(encode(np.ones(9), 0.3, 0.2, "fuma")).name
+        'fuma'
     """
     energies = np.square(audio.astype(np.float64)).mean(axis=-1)
     if energies[0] == 0 or not np.isfinite(energies).all():
@@ -131,7 +185,16 @@ def detect_normalization(audio: Num[np.ndarray, "4 samples"], tolerance: float =
 def check_normalization(
     audio: Num[np.ndarray, "4 samples"], expected: Convention, name: str = "the recording"
 ) -> Normalization:
-    """Detect the normalization, and warn when it is clearly another than that of `expected`."""
+    """Detect the normalization, and warn where it is clearly not the expected one.
+
+    Args:
+        audio: Four channels.
+        expected: The convention that the caller assumes.
+        name: Of the recording, in the warning.
+
+    Returns:
+        The detected normalization.
+    """
     found = detect_normalization(audio)
     if not found.doubtful and found.name != expected.removeprefix("acn-"):
         warnings.warn(
@@ -148,10 +211,18 @@ def intensity_directions(
     convention: Convention = "acn-n3d",
     floor: float = -30.0,
 ) -> tuple[Float[np.ndarray, "frames 2"], Bool[np.ndarray, "frames"]]:
-    r"""Directions of the acoustic intensity in successive frames of `frame` samples, and which are active.
+    r"""Directions of the acoustic intensity in successive frames.
 
-    The active intensity $\sum_t w_t\,(x_t, y_t, z_t)$ points to where the energy comes from. Active are the
-    frames whose W energy is at most `floor` decibels below that of the loudest one.
+    The active intensity $\sum_t w_t\,(x_t, y_t, z_t)$ points to where the energy comes from.
+
+    Args:
+        audio: Four channels.
+        frame: Samples in a frame.
+        convention: Of the channels.
+        floor: A frame is active if its energy in W is at most so many decibels below that of the loudest frame.
+
+    Returns:
+        (azimuth, elevation) of each frame in radians, and whether it is active.
     """
     frames = audio.shape[-1] // frame
     blocks = audio[:, : frames * frame].astype(np.float64).reshape(4, frames, frame)

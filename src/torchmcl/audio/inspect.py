@@ -25,7 +25,18 @@ _SECONDS = 30.0
 class Summary:
     """The numbers of a data set.
 
-    `shares` has for each announced overlap the shares of frames in which 0, 1, 2, ... events are active.
+    Args:
+        recordings: Their number.
+        seconds: Of all recordings together.
+        shortest: Duration of the shortest recording in seconds.
+        longest: Duration of the longest recording in seconds.
+        sample_rate: In hertz.
+        parts: Recordings of each split and subset.
+        events: Their number.
+        seconds_by_class: How long the events of each class sound.
+        shares: For each announced overlap, the shares of frames in which 0, 1, 2, ... events are active.
+        normalization: As detected, or `unclear`.
+        dipoles_over_w: Median ratio of energies; `None` for silence.
     """
 
     recordings: int
@@ -42,7 +53,14 @@ class Summary:
 
 
 def summarize(recordings: Sequence[Recording]) -> Summary:
-    """Count what is in `recordings`; the normalization is heard from ten of them at most."""
+    """Summarize recordings.
+
+    Args:
+        recordings: With their events; the normalization is detected on ten of them at most.
+
+    Returns:
+        The numbers.
+    """
     durations = [recording.duration for recording in recordings]
     events = [event for recording in recordings for event in recording.events]
     classes: dict[str, float] = {}
@@ -77,7 +95,13 @@ def _normalization(recordings: Sequence[Recording]) -> tuple[str, float | None]:
 
 
 def show(summary: Summary, title: str, left_out: Sequence[Problem] = ()) -> None:
-    """Print the numbers as tables."""
+    """Print a summary as tables.
+
+    Args:
+        summary: The numbers.
+        title: Of the first table.
+        left_out: Recordings that were skipped, and why.
+    """
     console = Console()
     facts = Table("", "", title=title, show_header=False)
     hours = f"{summary.seconds / 3600:.2f} h" if summary.seconds >= 3600 else f"{summary.seconds:.1f} s"
@@ -119,9 +143,18 @@ def inspect(
     skip_broken: bool = False,
     convention: Convention = "acn-n3d",
 ) -> Summary:
-    """Print what is in a data set or a recording, and write `summary.json` and pictures into `out`.
+    """Print a summary of a data set or a recording, and write `summary.json` and pictures.
 
-    The map of directions is drawn where there are events, the picture shows a recording with many of them.
+    The map of directions is drawn where there are events. The picture shows a recording with a high overlap.
+
+    Args:
+        path: Folder of a data set, or a recording.
+        out: Folder of the files.
+        skip_broken: Leave out recordings that have a problem, and list them; otherwise the first problem is an error.
+        convention: Of the channels.
+
+    Returns:
+        The numbers.
     """
     from torchmcl.audio.plots import directions_figure, recording_figure
 

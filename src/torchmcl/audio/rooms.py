@@ -31,10 +31,13 @@ Point = Float[np.ndarray, "3"]
 
 @dataclass(frozen=True)
 class Room:
-    """A shoebox: size in metres (x, y, z), absorption of the walls, reverberation time in seconds.
+    """A shoebox room.
 
-    The time follows from the other two; it is measured on responses of the model (twice the drop by 30 dB;
-    Eyring's formula is for diffuse fields and promises less), and is how long a response lasts.
+    Args:
+        size: Along x, y and z, in meters.
+        absorption: Of the walls, from 0 to 1.
+        rt60: Reverberation time in seconds, measured on responses of the model as twice the decay by 30 dB;
+            responses are as long. Eyring's formula is for diffuse fields and gives less.
     """
 
     size: tuple[float, float, float]
@@ -52,13 +55,30 @@ ROOMS = (
 
 
 def random_microphone(room: Room, rng: np.random.Generator) -> Point:
-    """A place for the array near the middle of the room, at the height of a table or of a head."""
+    """A random position of the microphone array near the middle of a room, at the height of a table or of a head.
+
+    Args:
+        room: The room.
+        rng: Of the random numbers.
+
+    Returns:
+        (x, y, z) in meters.
+    """
     x, y = np.array(room.size[:2]) * rng.uniform(0.42, 0.58, size=2)
     return np.array([x, y, rng.uniform(1.2, 1.6)])
 
 
 def furthest(room: Room, microphone: Point, direction: Float[np.ndarray, "2"]) -> float:
-    """How far from the microphone a source can be in that direction without touching a wall."""
+    """The largest distance of a source that does not touch a wall.
+
+    Args:
+        room: The room.
+        microphone: (x, y, z) in meters.
+        direction: (azimuth, elevation) of the source in radians.
+
+    Returns:
+        Meters from the microphone.
+    """
     ray = unit_vectors(direction)
     wall = np.where(ray > 0, np.array(room.size) - CLEARANCE, CLEARANCE)
     reach = np.divide(wall - microphone, ray, out=np.full(3, np.inf), where=np.abs(ray) > 1e-9)
@@ -68,10 +88,19 @@ def furthest(room: Room, microphone: Point, direction: Float[np.ndarray, "2"]) -
 def impulse_response(
     room: Room, source: Point, microphone: Point, sample_rate: int
 ) -> Float[np.ndarray, "4 samples"]:
-    """The response from `source` to `microphone` in ACN/N3D, from the arrival of the direct sound on.
+    """The impulse response from a source to the microphone array in ACN/N3D.
 
-    The direct sound is the first sample, with gain one over its distance in metres; the response ends after
-    the reverberation time.
+    The first sample is the direct sound, with a gain of one over its distance in meters. The response ends after the
+    reverberation time.
+
+    Args:
+        room: The room.
+        source: (x, y, z) in meters.
+        microphone: (x, y, z) in meters.
+        sample_rate: In hertz.
+
+    Returns:
+        Four channels.
     """
     direct = float(np.linalg.norm(source - microphone))
     reach = direct + SPEED_OF_SOUND * room.rt60

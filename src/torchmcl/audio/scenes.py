@@ -31,12 +31,20 @@ PEAK = 0.9
 
 @dataclass(frozen=True)
 class SceneSettings:
-    """What `simulate` makes; every value is checked here.
+    """The settings of a simulated data set; every value is checked.
 
-    `recordings` is the number per split and overlap; in the layout of TUT Sound Events 2018 a fifth of them
-    are test recordings and the others train, as there. Half of `mixed` recordings are reverberant. `events` is
-    a folder with a subfolder a class, or None for synthesised sounds; with `synthesised` both are used. `snr`
-    is in decibels. `grid` is the step of azimuths and elevations in degrees, 0 for continuous ones.
+    Args:
+        condition: `anechoic`, `reverberant` or `mixed`, of which half is reverberant.
+        recordings: Per split and overlap. In the layout of TUT Sound Events 2018 a fifth of them are test recordings.
+        duration: Of each recording, in seconds.
+        sample_rate: In hertz.
+        events: A folder of sounds with one subfolder a class, or `None` for synthesized sounds.
+        synthesised: Whether to use synthesized sounds in addition to `events`.
+        snr: Signal-to-noise ratio in decibels.
+        grid: Step of azimuths and elevations in degrees; 0 for continuous ones.
+        seed: The same seed gives the same bytes.
+        layout: A key of `LAYOUTS`.
+        convention: Of the four channels.
     """
 
     condition: str = "anechoic"
@@ -114,7 +122,17 @@ def _between(name: str, value: int | float, low: int | float, high: int | float)
 
 @dataclass(frozen=True)
 class Placement:
-    """A clip from `start` to `end` (seconds), at a direction (degrees), a distance (metres), a level (dB)."""
+    """A clip in a scene.
+
+    Args:
+        clip: The sound.
+        start: In seconds.
+        end: In seconds.
+        azimuth: In degrees.
+        elevation: In degrees.
+        distance: In meters.
+        level: In decibels.
+    """
 
     clip: Clip
     start: float
@@ -132,7 +150,13 @@ class Placement:
 
 @dataclass(frozen=True)
 class Scene:
-    """What sounds in a recording; in a room, or in the open where there is none."""
+    """All sounds of a recording.
+
+    Args:
+        placements: In the order of their start times.
+        room: `None` for an anechoic scene.
+        microphone: (x, y, z) in meters.
+    """
 
     placements: tuple[Placement, ...]
     room: Room | None = None
@@ -142,14 +166,23 @@ class Scene:
 def compose(
     settings: SceneSettings, clips: Sequence[Clip], overlap: int, room: int, rng: np.random.Generator
 ) -> Scene:
-    """Draw a scene in which at most `overlap` of the clips sound at once.
+    """Draw a random scene.
 
-    There are `overlap` voices; each has one sound after another, classes drawn evenly. A pause lasts up to as
-    long as the sound before it, and 50 ms more (more than a frame, so that no two sounds of a voice fall into
-    one): a voice sounds for about two thirds of the time, which is what the published errors of a single
-    hypothesis on ANSYN imply. A sound that outlasts the recording is cut. Sounds that share a moment are 10
-    degrees apart or more. Distances are 1 to 4 m, less where a wall is nearer. In reverberant scenes `room` is
-    the index of the room.
+    There are `overlap` voices. Each has one sound after another, with classes drawn uniformly. A pause lasts 50 ms
+    (more than a frame, so that no frame holds two sounds of a voice) and up to as long as the sound before it. A
+    voice is thus active for about two thirds of the time, which agrees with the published errors of a single
+    hypothesis on ANSYN. A sound that outlasts the recording is cut. Simultaneous sounds are at least 10 degrees
+    apart. Distances are 1 to 4 m, less where a wall is nearer.
+
+    Args:
+        settings: Of the data set.
+        clips: To choose from.
+        overlap: Sounds at a time, at most.
+        room: Index of the room, for reverberant scenes.
+        rng: Of the random numbers.
+
+    Returns:
+        The scene.
     """
     indoors = settings.condition == "reverberant" or (settings.condition == "mixed" and rng.random() < 0.5)
     place = ROOMS[room] if indoors else None
@@ -197,12 +230,20 @@ def _direction(
 
 
 def render(scene: Scene, settings: SceneSettings, rng: np.random.Generator) -> Int16[np.ndarray, "samples 4"]:
-    """The 16-bit recording of a scene.
+    """Render the 16-bit recording of a scene.
 
-    Each sound has its level at 1 m and falls with one over the distance; a reverberant one starts when its
-    direct sound arrives, and its decay goes on behind its end. The noise is white and diffuse, that is
-    independent and equally strong in the four channels of N3D; in W it is `snr` decibels below the mean power
-    of W while events are active. At last the recording is scaled: its largest sample is 0.9 of full scale.
+    Each sound has its level at 1 m and decreases with one over the distance. A reverberant sound starts when its direct
+    sound arrives, and its decay continues after its end. The noise is white and diffuse: independent and equally
+    strong in the four channels of N3D. In W it is `snr` decibels below the mean power of W while events are active.
+    The recording is scaled such that its largest sample is 0.9 of full scale.
+
+    Args:
+        scene: What sounds where and when.
+        settings: Of the data set.
+        rng: Of the noise.
+
+    Returns:
+        The samples of the four channels.
     """
     field = np.zeros((4, settings.samples), dtype=np.float32)
     active = np.zeros(settings.samples, dtype=bool)

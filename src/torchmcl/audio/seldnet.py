@@ -21,12 +21,17 @@ Output = Literal["angles", "sphere"]
 class DirectionHead(nn.Module):
     """K directions as (azimuth, elevation) in radians.
 
-    `"angles"` predicts the two angles themselves, as the paper does; `"sphere"` predicts vectors and reads
-    their directions, so that nothing is torn at azimuth 180°. With `spread` the hypotheses start all over the
-    sphere.
+    Args:
+        features: Of each input vector.
+        hypotheses: K.
+        scores: How logits become scores, `None` for no scores.
+        output: `"angles"` predicts the two angles, as the paper does. `"sphere"` predicts vectors and takes their
+            directions, so that there is no discontinuity at azimuth 180 degrees.
+        spread: Whether the hypotheses start all over the sphere.
 
-    >>> DirectionHead(16, hypotheses=5)(torch.randn(25, 16)).points.shape
-    torch.Size([25, 5, 2])
+    Example:
+        >>> DirectionHead(16, hypotheses=5)(torch.randn(25, 16)).points.shape
+        torch.Size([25, 5, 2])
     """
 
     def __init__(
@@ -50,7 +55,14 @@ class DirectionHead(nn.Module):
                 self.head.projection.bias[: hypotheses * dim] = start.flatten()
 
     def forward(self, features: Float[Tensor, "*batch features"]) -> Hypotheses:
-        """K directions for each feature vector."""
+        """Predict K directions.
+
+        Args:
+            features: Vectors.
+
+        Returns:
+            K directions for each vector.
+        """
         hypotheses = self.head(features)
         if self.output == "angles":
             return hypotheses
@@ -58,15 +70,28 @@ class DirectionHead(nn.Module):
 
 
 class SELDNet(nn.Module):
-    """A waveform of first-order Ambisonics to K directions at each frame.
+    """A network from a waveform of first-order Ambisonics to K directions at each frame.
 
-    Blocks of convolution, batch norm, max-pooling over frequency and ReLU (after the pooling: the same result
-    on fewer values); layer norm; bidirectional GRUs; a `DirectionHead`. The defaults are those of the paper,
-    with about 1.5 million parameters.
+    Blocks of convolution, batch norm, max-pooling over frequency and ReLU (after the pooling: the same result on fewer
+    values); layer norm; bidirectional GRUs; a `DirectionHead`. The defaults are those of the paper, with about 1.5
+    million parameters.
 
-    >>> network = SELDNet(StftFeatures(16000, nfft=640, stride=4, bins=64), pools=(4, 4, 2), hypotheses=5)
-    >>> network(torch.zeros(2, 4, 8000, dtype=torch.int16)).points.shape
-    torch.Size([2, 25, 5, 2])
+    Args:
+        features: The first layer.
+        hypotheses: K.
+        scores: How logits become scores, `None` for no scores.
+        output: See `DirectionHead`.
+        spread: Whether the hypotheses start all over the sphere.
+        filters: Channels of each convolution.
+        pools: Pooling over frequency after each convolution.
+        units: Of each recurrent layer and direction.
+        layers: Recurrent layers.
+        frames: In a chunk.
+
+    Example:
+        >>> network = SELDNet(StftFeatures(16000, nfft=640, stride=4, bins=64), pools=(4, 4, 2), hypotheses=5)
+        >>> network(torch.zeros(2, 4, 8000, dtype=torch.int16)).points.shape
+        torch.Size([2, 25, 5, 2])
     """
 
     def __init__(
@@ -101,7 +126,14 @@ class SELDNet(nn.Module):
     def forward(
         self, waveform: Int16[Tensor, "batch 4 samples"] | Float[Tensor, "batch 4 samples"]
     ) -> Hypotheses:
-        """Hypotheses `(batch, frames)`."""
+        """Predict K directions at each frame.
+
+        Args:
+            waveform: Chunks in ACN, N3D.
+
+        Returns:
+            Hypotheses `(batch, frames)`.
+        """
         spectrogram = self.features(waveform).contiguous(memory_format=torch.channels_last)
         maps = self.convolutions(spectrogram)
         sequence = maps.permute(0, 2, 1, 3).flatten(2)

@@ -35,10 +35,19 @@ FORMAT = 2
 
 
 def simulate(out: str | Path, settings: SceneSettings, workers: int = 1, progress: bool = False) -> int:
-    """Make the recordings that are not yet in `out`, and return how many that were.
+    """Make the recordings of a data set that are not there yet.
 
-    The same settings give the same bytes, whatever the number of workers and however often it was
-    interrupted. A folder with fewer recordings of the same settings is added to, any other one is an error.
+    The same settings give the same bytes, for any number of workers and after any interruption. A folder with fewer
+    recordings of the same settings is added to; any other folder that is not empty is an error.
+
+    Args:
+        out: Folder of the data set.
+        settings: What to make.
+        workers: Processes.
+        progress: Whether to show a progress bar.
+
+    Returns:
+        How many recordings were made.
     """
     if workers < 1:
         raise UserError(f"workers is {workers}, it must be at least 1")

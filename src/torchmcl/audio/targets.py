@@ -21,17 +21,25 @@ _TICKS = 1_000_000
 def frame_targets(
     events: Sequence[Event], frames: int, slots: int | None = None
 ) -> tuple[Float[Tensor, "frames slots 2"], Bool[Tensor, "frames slots"]]:
-    """Directions (azimuth, elevation) and activity of the events in each frame.
+    """Directions and activity of the events in each frame.
 
-    An event is active in a frame if it starts before the frame's end and ends after the frame's start. The
-    active events of a frame fill its slots in the order of their start times; free slots hold zeros. By
-    default there are as many slots as events in the fullest frame, which may be more than ever sound at once:
-    one event can end and another start within a frame.
+    An event is active in a frame if it starts before the frame's end and ends after the frame's start. The active
+    events of a frame fill its slots in the order of their start times; free slots hold zeros.
 
-    >>> knock = Event("knock001.wav", "knock", start=0.0, end=0.03, azimuth=0.5, elevation=0.0, distance=1.0)
-    >>> targets, active = frame_targets([knock], frames=3)
-    >>> active.squeeze(-1)
-    tensor([ True,  True, False])
+    Args:
+        events: Of a recording.
+        frames: Of 20 ms.
+        slots: Targets in a frame. By default as many as there are events in the fullest frame, which may be more than
+            sound at once: one event can end and another start within a frame.
+
+    Returns:
+        (azimuth, elevation) in radians, and which slots are active.
+
+    Example:
+        >>> knock = Event("knock001.wav", "knock", start=0.0, end=0.03, azimuth=0.5, elevation=0.0, distance=1.0)
+        >>> targets, active = frame_targets([knock], frames=3)
+        >>> active.squeeze(-1)
+        tensor([ True,  True, False])
     """
     targets, active = stack_targets([events], frames, slots)
     return targets[0], active[0]
@@ -40,7 +48,16 @@ def frame_targets(
 def stack_targets(
     recordings: Sequence[Sequence[Event]], frames: int, slots: int | None = None
 ) -> tuple[Float[Tensor, "recordings frames slots 2"], Bool[Tensor, "recordings frames slots"]]:
-    """`frame_targets` of many recordings of the same length, with the same number of slots."""
+    """`frame_targets` of many recordings of the same length.
+
+    Args:
+        recordings: The events of each recording.
+        frames: Of 20 ms, in each recording.
+        slots: Targets in a frame; by default those of the fullest frame of all recordings.
+
+    Returns:
+        (azimuth, elevation) in radians, and which slots are active.
+    """
     total = len(recordings) * frames
     event, frame = _occupied(recordings, frames)
     count = torch.bincount(frame, minlength=total)
@@ -58,7 +75,15 @@ def stack_targets(
 
 
 def frame_counts(recordings: Sequence[Sequence[Event]], frames: int) -> Int[Tensor, "recordings frames"]:
-    """How many events are active in each frame of many recordings of the same length."""
+    """The number of active events in each frame of many recordings of the same length.
+
+    Args:
+        recordings: The events of each recording.
+        frames: Of 20 ms, in each recording.
+
+    Returns:
+        Counts.
+    """
     _, frame = _occupied(recordings, frames)
     return torch.bincount(frame, minlength=len(recordings) * frames).reshape(len(recordings), frames)
 
