@@ -17,7 +17,8 @@ from playwright.sync_api import sync_playwright
 import torchmcl
 from torchmcl.cli import app
 from torchmcl.experiments.compose import compose_config
-from torchmcl.experiments.study import STUDIES
+from torchmcl.experiments.studies import STUDIES
+from torchmcl.experiments.study import compose_panels
 
 ROOT = Path(__file__).parents[1]
 PAGES = sorted(path for path in (ROOT / "docs").rglob("*.md") if "_build" not in path.parts)
@@ -71,7 +72,7 @@ def check_torchmcl(words: list[str]) -> None:
         compose_config(context.params["settings"])
     if words[0] == "study":
         assert context.params["name"] in {*STUDIES, "all"}
-        compose_config(context.params["settings"] or [])
+        compose_panels(context.params["name"], context.params["settings"] or [])
 
 
 def check_make(words: list[str]) -> None:

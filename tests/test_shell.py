@@ -80,8 +80,9 @@ def test_blocks_of_shell_run(path, place, small):
 def run_torchmcl(words: list[str]) -> None:
     name, *rest = words
     if name in ("train", "study"):
-        for folder in ("ANSYN", "my_recordings"):
-            if f"data.folder={folder}" in rest:
+        given = [word.removeprefix("data.folder=") for word in rest if word.startswith("data.folder=")]
+        for folder in ",".join(given).split(","):
+            if folder in ("ANSYN", "RESYN", "my_recordings"):
                 _torchmcl("simulate", folder, *SCENES)
         sizes = ("scale=", "data.recordings=", "training.batch_size=", "training.epochs=")
         rest = [*(word for word in rest if not word.startswith(sizes)), "scale=smoke", "training.epochs=1"]

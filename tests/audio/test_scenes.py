@@ -42,7 +42,8 @@ def degrees_apart(directions: np.ndarray, truth: np.ndarray) -> np.ndarray:
         ("duration", float("nan"), "duration is nan, it must be between 1 and 3600"),
         ("sample_rate", 100, "sample_rate is 100, it must be between 8000 and 192000"),
         ("snr", -1.0, "snr is -1, it must be between 0 and 100"),
-        ("grid", -10.0, "grid is -10, it must be between 0 and 90"),
+        ("grid", -10.0, "grid is -10, it must be between 0.1 and 90"),
+        ("grid", 1e-9, "grid is 1e-09, it must be between 0.1 and 90"),
         ("seed", -1, "seed is -1, it must be between 0 and 9"),
     ],
 )

@@ -4,9 +4,11 @@ import csv
 import hashlib
 import json
 import multiprocessing
+import os
 import random
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -129,8 +131,8 @@ def test_what_is_there_is_kept_and_what_is_missing_is_made_again(made):
     kept = {path: path.stat().st_mtime_ns for path in made.rglob("train*.wav") if path.stem != one.stem}
     one.unlink()
     other.unlink()
-    (other.parent / ".test_0_desc_30_100.x8ab.wav").write_bytes(b"half")
-    (made / ".simulation.abc.json").write_text("{")
+    (other.parent / ".torchmcl-partial-0123abcd-test_0_desc_30_100.wav").write_bytes(b"half")
+    (made / ".torchmcl-partial-89abcdef-simulation.json").write_text("{")
     assert simulate(made, TINY) in (1, 2)
     assert contents(made) == before
     assert kept == {path: path.stat().st_mtime_ns for path in kept}
@@ -168,6 +170,40 @@ def test_killed_and_restarted_it_makes_the_same_folder(tmp_path):
         assert soundfile.info(tmp_path / "killed" / audio).frames == chosen.samples
     assert simulate(tmp_path / "killed", chosen) >= len(chosen.specs) - len(finished) - 2
     assert contents(tmp_path / "killed") == contents(tmp_path / "undisturbed")
+
+
+def test_an_interruption_while_workers_start_is_silent(tmp_path):
+    """Ctrl-C goes to all processes of the terminal at once."""
+    chosen = replace(TINY, recordings=50)
+    script = (
+        "from torchmcl.audio.scenes import SceneSettings\n"
+        "from torchmcl.audio.simulate import simulate\n"
+        "if __name__ == '__main__':\n"
+        "    try:\n"
+        f"        simulate({str(tmp_path / 'out')!r}, {chosen!r}, workers=2)\n"
+        "    except KeyboardInterrupt:\n"
+        "        print('caught')\n"
+    )
+    (tmp_path / "run.py").write_text(script)
+    process = subprocess.Popen(
+        [sys.executable, tmp_path / "run.py"],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True,
+    )  # fmt: skip
+    while not (tmp_path / "out" / "simulation.json").exists():
+        time.sleep(0.001)
+    time.sleep(0.2)
+    os.killpg(process.pid, signal.SIGINT)
+    assert process.communicate(timeout=120) == ("caught\n", "")
+
+
+def test_hidden_files_of_a_person_are_kept(tmp_path):
+    simulate(tmp_path, TINY)
+    mine = tmp_path / "wav_ov1_split1_30db" / ".mine.wav"
+    mine.write_bytes(b"precious")
+    (tmp_path / ".own.json").write_text("{}")
+    simulate(tmp_path, TINY)
+    assert mine.read_bytes() == b"precious"
+    assert (tmp_path / ".own.json").exists()
 
 
 def test_two_processes_may_make_the_same_folder(tmp_path, made):

@@ -25,6 +25,17 @@ def test_samples_are_those_of_libsndfile(tmp_path, write_sound, name, subtype):
     np.testing.assert_allclose(samples / 32768, expected, atol=0.5 / 32768)
 
 
+@pytest.mark.parametrize(
+    "change", [lambda data: b"", lambda data: data[:-1], lambda data: data[: len(data) // 2]]
+)
+def test_a_damaged_cache_is_decoded_again(change, tmp_path, write_sound):
+    path = write_sound(tmp_path / "a.flac", seconds=0.1)
+    before = open_sound(path, tmp_path / "cache").copy()
+    (cached,) = (tmp_path / "cache").iterdir()
+    cached.write_bytes(change(cached.read_bytes()))
+    np.testing.assert_array_equal(open_sound(path, tmp_path / "cache"), before)
+
+
 def test_only_what_is_not_16_bit_wav_is_copied(tmp_path, write_sound):
     cache = tmp_path / "cache"
     open_sound(write_sound(tmp_path / "a.wav"), cache)

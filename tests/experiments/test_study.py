@@ -84,23 +84,22 @@ def test_an_ensemble_needs_the_runs_of_its_members(tmp_path):
 
 @pytest.mark.parametrize("name", ["table3", "figure-statistics"])
 def test_a_data_set_that_is_named_replaces_one_panel_and_drops_none(name):
-    chosen = studies.STUDIES[name]
     for words, expected in (
         ([], ["simulated", "reverberant"]),
         (["data=mixed"], ["mixed", "reverberant"]),
         (["data=ansyn,resyn"], ["ansyn", "resyn"]),
         (["data=simulated"], ["simulated", "reverberant"]),
     ):
-        assert [base.data.name for base in study._panels(name, chosen, words)] == expected
+        assert [base.data.name for base in study.compose_panels(name, words)] == expected
     words = ["data=ansyn,resyn", "data.folder=A,B", "data.fold=2"]
-    bases = study._panels(name, chosen, words)
+    bases = study.compose_panels(name, words)
     assert [(base.data.folder, base.data.fold) for base in bases] == [("A", 2), ("B", 2)]
-    (first, second) = study._panels(name, chosen, ["data=ansyn", "data.folder=A"])
+    (first, second) = study.compose_panels(name, ["data=ansyn", "data.folder=A"])
     assert (first.data.folder, second.data.folder) == ("A", None)
     with pytest.raises(UserError, match=f"data names 3, {name} has 2 data sets: simulated, reverberant"):
-        study._panels(name, chosen, ["data=a,b,c"])
+        study.compose_panels(name, ["data=a,b,c"])
     with pytest.raises(UserError, match="would have reverberant twice"):
-        study._panels(name, chosen, ["data=reverberant"])
+        study.compose_panels(name, ["data=reverberant"])
 
 
 def test_both_panels_are_run_and_written(tmp_path, monkeypatch, here):

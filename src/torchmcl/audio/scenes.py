@@ -67,7 +67,8 @@ class SceneSettings:
         _between("duration", self.duration, 1.0, 3600.0)
         _between("sample_rate", self.sample_rate, 8000, 192_000)
         _between("snr", self.snr, 0.0, 100.0)
-        _between("grid", self.grid, 0.0, 90.0)
+        if self.grid != 0:
+            _between("grid", self.grid, 0.1, 90.0)
         _between("seed", self.seed, 0, 2**63 - 1)
 
     @classmethod

@@ -26,7 +26,7 @@ from torchmcl.audio.clips import Clip, deal, folder_clips, synthesized_clips
 from torchmcl.audio.datasets import LAYOUTS, RecordingSpec
 from torchmcl.audio.scenes import SceneSettings, compose, description, render
 from torchmcl.errors import UserError
-from torchmcl.runs.files import atomic, locked, write_json, write_text
+from torchmcl.runs.files import atomic, locked, sweep, write_json, write_text
 
 __all__ = ["simulate"]
 
@@ -57,10 +57,13 @@ def simulate(out: str | Path, settings: SceneSettings, workers: int = 1, progres
         clips += synthesized_clips(settings.seed)
     layout = LAYOUTS[settings.layout]
     pools = deal(clips, layout.splits, settings.seed, layout.test_clips)
+    specs = settings.specs
     with locked(out) as handle:
         _agree(out, settings, clips)
+        if not (out / SETTINGS).exists():
+            _check_space(out, settings, len(specs))
         _sweep(out, settings)
-        missing = [spec for spec in settings.specs if not spec.is_complete(out)]
+        missing = [spec for spec in specs if not spec.is_complete(out)]
         _check_space(out, settings, len(missing))
         write_json(out / SETTINGS, _identity(settings, clips))
         job, workers = _Job(out, settings, pools, _Lock(handle)), min(workers, len(missing))
@@ -115,7 +118,8 @@ def _in_processes(
     job: _Job, missing: Sequence[RecordingSpec], workers: int, advance: Callable[[], None]
 ) -> None:
     with ProcessPoolExecutor(workers, _context(), initializer=_start, initargs=(job,)) as executor:
-        futures = [executor.submit(_make, spec) for spec in missing]
+        with _blocked(signal.SIGINT):
+            futures = [executor.submit(_make, spec) for spec in missing]
         try:
             for future in as_completed(futures):
                 future.result()
@@ -127,6 +131,16 @@ def _in_processes(
         except BaseException:
             executor.shutdown(wait=True, cancel_futures=True)
             raise
+
+
+@contextmanager
+def _blocked(number: signal.Signals) -> Iterator[None]:
+    """Hold a signal back; processes that are started meanwhile never get it."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {number})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def _context() -> BaseContext:
@@ -200,9 +214,7 @@ def _sweep(out: Path, settings: SceneSettings) -> None:
     """Remove what a killed run left half written."""
     folders = {path.parent for spec in settings.specs for path in (spec.audio, spec.description)}
     for folder in {Path(), *folders}:
-        for suffix in ("wav", "csv", "json"):
-            for stale in (out / folder).glob(f".*.{suffix}"):
-                stale.unlink()
+        sweep(out / folder)
 
 
 def _check_space(out: Path, settings: SceneSettings, count: int) -> None:

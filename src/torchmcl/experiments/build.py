@@ -139,7 +139,14 @@ def build_network(config: Config, sample_rate: int, slots: int) -> nn.Module:
 
 
 def build_loss(method: MethodConfig) -> Loss:
-    """The loss of a method, in radians on the sphere."""
+    """The loss of a method, in radians on the sphere.
+
+    Args:
+        method: Its settings; those that contradict each other are a `UserError`.
+
+    Returns:
+        A function of hypotheses, targets and active.
+    """
     if method.kind is Kind.pit:
         return _pit
     if method.kind is Kind.pit_in_order:
@@ -152,7 +159,14 @@ def build_loss(method: MethodConfig) -> Loss:
 
 
 def build_schedule(name: ScheduleName) -> Schedule:
-    """The learning rate's schedule."""
+    """The schedule of the learning rate.
+
+    Args:
+        name: Of the schedule.
+
+    Returns:
+        The factor of the learning rate after so many (fractional) epochs of so many.
+    """
     known: dict[ScheduleName, Schedule] = {
         ScheduleName.constant: constant,
         ScheduleName.cosine: cosine,

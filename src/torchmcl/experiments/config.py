@@ -43,9 +43,22 @@ ScheduleName = Enum("ScheduleName", ["constant", "cosine", "flat_cosine", "one_c
 
 @dataclass
 class MethodConfig:
-    """A loss: `transport` x EMD + `regression` x WTA + `scoring` x scores, or one of the kinds of PIT.
+    """The loss of a method: `transport` x EMD + `regression` x WTA + `scoring` x scores, or one of the kinds of PIT.
 
-    `hypotheses` is null for PIT, which has as many slots as the data has targets.
+    Args:
+        name: Of the method.
+        kind: Of the loss.
+        hypotheses: K; null for PIT, which has as many as the data has targets.
+        members: Networks of an ensemble.
+        assign: The assignment rule.
+        n: Of the rule `top_n`.
+        epsilon: Of the rule `relaxed`.
+        regression: Weight of the regression loss.
+        scoring: Weight of the scoring loss.
+        transport: Weight of the Earth Mover's Distance.
+        scores: `sigmoid`, `softmax` or null for no scores.
+        negatives: Hypotheses without a target that are drawn for the scoring loss; null for all.
+        best_target_only: Learn only from the nearest target.
     """
 
     name: str = UNSET
@@ -65,7 +78,25 @@ class MethodConfig:
 
 @dataclass
 class DataConfig:
-    """A folder in one of the known layouts or, with `condition`, scenes that are made when missing."""
+    """A data set in one of the known layouts or, with `condition`, scenes that are simulated when missing.
+
+    Args:
+        name: Of the data set.
+        folder: Where it is; null for simulated scenes in a folder below `data`.
+        condition: Of simulated scenes, see `SceneSettings`.
+        recordings: See `SceneSettings`.
+        duration: See `SceneSettings`.
+        sample_rate: See `SceneSettings`.
+        events: See `SceneSettings`.
+        synthesised: See `SceneSettings`.
+        grid: See `SceneSettings`.
+        seed: Of the scenes.
+        fold: Cross-validation fold, from 1.
+        convention: Of the channels.
+        skip_broken: Leave out recordings that have a problem.
+        augmentation: Rotate and reflect training chunks at random.
+        cache: Folder of decoded sound; null for the user's cache.
+    """
 
     name: str = UNSET
     folder: str | None = None
@@ -86,7 +117,12 @@ class DataConfig:
 
 @dataclass
 class HeadConfig:
-    """How directions are predicted, and whether hypotheses start all over the sphere."""
+    """How directions are predicted.
+
+    Args:
+        output: `angles` or `sphere`, see `DirectionHead`.
+        spread: Whether hypotheses start all over the sphere.
+    """
 
     output: str = "sphere"
     spread: bool = False
@@ -94,7 +130,18 @@ class HeadConfig:
 
 @dataclass
 class NetworkConfig:
-    """Sizes of SELDNet and of its features."""
+    """Sizes of SELDNet and of its features.
+
+    Args:
+        filters: Channels of each convolution.
+        pools: Pooling over frequency after each convolution.
+        units: Of each recurrent layer and direction.
+        layers: Recurrent layers.
+        nfft: See `StftFeatures`.
+        stride: See `StftFeatures`.
+        bins: See `StftFeatures`.
+        content: See `StftFeatures`.
+    """
 
     filters: int = 64
     pools: list[int] = field(default_factory=lambda: [8, 8, 2])
@@ -108,7 +155,17 @@ class NetworkConfig:
 
 @dataclass
 class TrainingConfig:
-    """Optimisation; `batches` limits an epoch to so many."""
+    """The optimization.
+
+    Args:
+        epochs: Their number.
+        batches: In an epoch, at most; null for all.
+        batch_size: Of each device.
+        learning_rate: Before the schedule.
+        weight_decay: Of AdamW.
+        schedule: Of the learning rate.
+        clip: The largest norm of a gradient.
+    """
 
     epochs: int = 100
     batches: int | None = None
@@ -121,7 +178,15 @@ class TrainingConfig:
 
 @dataclass
 class TrainerConfig:
-    """Where it runs, as Lightning names it; `devices` on each of `nodes` machines."""
+    """The hardware, in the terms of Lightning.
+
+    Args:
+        accelerator: `auto`, `cpu`, `gpu`, ...
+        devices: Of each machine.
+        nodes: Machines.
+        strategy: `auto`, `ddp`, ...
+        threads: Of each process on the CPU; null leaves them as they are.
+    """
 
     accelerator: str = "auto"
     devices: int = 1
@@ -132,7 +197,19 @@ class TrainerConfig:
 
 @dataclass
 class Config:
-    """A run."""
+    """The settings of a run.
+
+    Args:
+        method: The loss.
+        data: The data set.
+        head: How directions are predicted.
+        network: The sizes.
+        training: The optimization.
+        trainer: The hardware; it may change from call to call.
+        seed: Of all random numbers.
+        run: The run folder; null for a name below `runs`.
+        scale: The name of the scale.
+    """
 
     method: MethodConfig = field(default_factory=MethodConfig)
     data: DataConfig = field(default_factory=DataConfig)

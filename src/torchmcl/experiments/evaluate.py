@@ -17,7 +17,13 @@ __all__ = ["DirectionErrors", "ErrorSummary", "Moments", "evaluate", "only_activ
 
 @dataclass(frozen=True)
 class Moments:
-    """Mean and standard deviation over chunks, in degrees, and their number."""
+    """Mean and standard deviation over chunks.
+
+    Args:
+        mean: In degrees.
+        std: In degrees.
+        chunks: Their number.
+    """
 
     mean: float
     std: float
@@ -43,9 +49,15 @@ class ErrorSummary:
 
 @dataclass
 class DirectionErrors:
-    """Errors in degrees while they are accumulated; groups are D1, D2, D3.
+    """Errors while they are accumulated.
 
-    `chunks` holds, for each group and metric, the mean over active frames of each chunk that has any.
+    Args:
+        chunks: For each group (D1, D2, D3) and metric, the mean over active frames of each chunk that has any, in
+            degrees.
+        recalled: Frames whose number of sources is right.
+        counted: Frames.
+        empty: Frames without an active slot, for PIT.
+        winners: How often each hypothesis is the nearest to a target.
     """
 
     chunks: dict[str, dict[str, list[Tensor]]] = field(default_factory=dict)

@@ -17,7 +17,7 @@ from torchmcl.experiments.train import member_seeds, prepare
 from torchmcl.runs.folder import METRICS
 from torchmcl.runs.jobs import Job, Local, Ray, execute
 
-__all__ = ["StudyRun", "collect", "plan", "run_study"]
+__all__ = ["StudyRun", "collect", "compose_panels", "plan", "run_study"]
 
 
 @dataclass(frozen=True)
@@ -109,7 +109,7 @@ def run_study(
         raise UserError("method and run are chosen by the study; give others, for example scale=smoke")
     where = where or Local()
     names = list(STUDIES) if name == "all" else [name]
-    panels = {each: _panels(each, STUDIES[each], words) for each in names}
+    panels = {each: compose_panels(each, words) for each in names}
     changes = _method_changes(words)
     for bases in panels.values():
         for base in bases:
@@ -162,8 +162,17 @@ def _add(
     return runs[folder]
 
 
-def _panels(name: str, study: Study, words: Sequence[str]) -> list[Config]:
-    """The settings of each panel, composed once."""
+def compose_panels(name: str, words: Sequence[str]) -> list[Config]:
+    """The settings that the runs of each panel share.
+
+    Args:
+        name: A key of `STUDIES`.
+        words: As in `run_study`; settings of the method are left out, for the rows have their own.
+
+    Returns:
+        Settings for each data set.
+    """
+    study = STUDIES[name]
     others = [word for word in words if not word.startswith(("data=", "data.folder=", "method."))]
     given = {key: _listed(words, key) for key in ("data", "data.folder")}
     for key, values in given.items():

@@ -19,7 +19,12 @@ CHANNELS = 4
 class Candidate:
     """Files that should be a recording, before anything in them has been read.
 
-    Without a `description` it has no events, without an `overlap` any number of them may sound at once.
+    Args:
+        audio: The sound file.
+        description: The CSV file; `None` for a recording without events.
+        overlap: Events that may sound at once; `None` for any number.
+        split: Of the data set.
+        subset: Of the data set.
     """
 
     audio: Path
@@ -31,7 +36,13 @@ class Candidate:
 
 @dataclass(frozen=True)
 class Fold:
-    """The recordings for training, for validation and for testing."""
+    """The recordings of a cross-validation fold.
+
+    Args:
+        train: For training.
+        validation: For the choice of weights and settings.
+        test: For the reported results.
+    """
 
     train: tuple[Recording, ...]
     validation: tuple[Recording, ...]
@@ -79,7 +90,14 @@ class Layout:
 
 @dataclass(frozen=True)
 class Catalogue:
-    """The recordings of a data set; `left_out` says what `skip_broken` went past."""
+    """The recordings of a data set.
+
+    Args:
+        folder: Of the data set.
+        layout: Of its files.
+        recordings: With their events.
+        left_out: The problems of recordings that `skip_broken` left out.
+    """
 
     folder: Path
     layout: Layout
@@ -97,7 +115,14 @@ class Catalogue:
         return min(self.layout.duration, max(recording.duration for recording in self.recordings))
 
     def fold(self, number: int) -> Fold:
-        """Training, validation and test recordings of a fold, counted from 1."""
+        """The recordings of a fold.
+
+        Args:
+            number: From 1.
+
+        Returns:
+            Training, validation and test recordings; an empty part is a `UserError`.
+        """
         if not 1 <= number <= self.layout.folds:
             raise UserError(f"fold is {number}, must be 1 to {self.layout.folds} for {self.layout.name}")
         fold = self.layout.divide(self.recordings, number)
@@ -110,8 +135,14 @@ class Catalogue:
 def scan(folder: str | Path, layout: Layout, *, skip_broken: bool = False) -> Catalogue:
     """Read the headers and descriptions of a data set.
 
-    Strict by default: the first problem is an error that says how many more there are. With `skip_broken`
-    recordings that have a problem are left out and their problems listed.
+    Args:
+        folder: Of the data set.
+        layout: Of its files.
+        skip_broken: Leave out recordings that have a problem, and list the problems. Otherwise the first problem is
+            an error that says how many more there are.
+
+    Returns:
+        Its recordings.
     """
     folder = Path(folder)
     recordings: list[Recording] = []
@@ -134,14 +165,29 @@ def scan(folder: str | Path, layout: Layout, *, skip_broken: bool = False) -> Ca
 
 
 def complaint(problems: Sequence[Problem]) -> str:
-    """The first problem, and how many more there are."""
+    """The sentence of an error.
+
+    Args:
+        problems: At least one.
+
+    Returns:
+        The first problem, and how many more there are.
+    """
     more = len(problems) - 1
     rest = f" (and {more} more problem{'s' * (more > 1)})" if more else ""
     return f"{problems[0]}{rest}"
 
 
 def examine(candidate: Candidate, label: Callable[[str], str]) -> Recording | list[Problem]:
-    """The recording of a pair of files, or all that is wrong with them."""
+    """Read one recording.
+
+    Args:
+        candidate: Its files.
+        label: The class of an event from its name.
+
+    Returns:
+        The recording, or all problems of its files.
+    """
     audio, description = candidate.audio, candidate.description
     if description and not description.is_file():
         return [Problem(audio, f"its description {description} is missing")]
@@ -186,7 +232,15 @@ def _one_rate(recordings: list[Recording]) -> tuple[list[Recording], list[Proble
 
 
 def pairs(sounds: Path, descriptions: Path) -> Iterator[tuple[Path, Path]]:
-    """Recordings and descriptions of the same name in two folders, in natural order; either may not exist."""
+    """Recordings and descriptions of the same name in two folders, in natural order.
+
+    Args:
+        sounds: Folder of sound files; it may be absent.
+        descriptions: Folder of CSV files; it may be absent.
+
+    Yields:
+        Two paths, of which one may not exist.
+    """
     audio = {path.stem: path for path in _visible(sounds, *SUFFIXES)}
     text = {path.stem: path for path in _visible(descriptions, ".csv")}
     for stem in sorted(audio.keys() | text.keys(), key=_natural):

@@ -21,10 +21,17 @@ _OVERLAP = 2
 
 
 def label(name: str) -> str:
-    """The class of an event: descriptions name it directly.
+    """The class of an event; descriptions contain it.
 
-    >>> label("knock")
-    'knock'
+    Args:
+        name: In the description.
+
+    Returns:
+        The same name.
+
+    Example:
+        >>> label("knock")
+        'knock'
     """
     return name
 
@@ -32,7 +39,13 @@ def label(name: str) -> str:
 def candidates(folder: Path) -> Iterator[Candidate | Problem]:
     """Pairs of files of the development set, then of the evaluation set.
 
-    Evaluation files may have names without their overlap (`split0_7.wav`): at most two events sound in any.
+    Evaluation files may have names without their overlap (`split0_7.wav`); at most two events sound at once in any.
+
+    Args:
+        folder: Of the data set.
+
+    Yields:
+        Recordings, or problems of files whose names do not fit.
     """
     for subset, which in _FOLDERS.items():
         for audio, description in pairs(folder / f"foa_{which}", folder / f"metadata_{which}"):
@@ -44,7 +57,15 @@ def candidates(folder: Path) -> Iterator[Candidate | Problem]:
 
 
 def divide(recordings: Sequence[Recording], number: int) -> Fold:
-    """Fold `number`: that development split for validation, the other three to train on."""
+    """The recordings of a fold: one development split for validation, the other three for training.
+
+    Args:
+        recordings: All of the data set.
+        number: Of the fold and of the split for validation.
+
+    Returns:
+        The fold.
+    """
     development = [recording for recording in recordings if recording.subset == "train"]
     return Fold(
         train=tuple(recording for recording in development if recording.split != number),
@@ -54,7 +75,16 @@ def divide(recordings: Sequence[Recording], number: int) -> Fold:
 
 
 def specs(recordings: int, snr: float, rooms: bool) -> Iterator[RecordingSpec]:
-    """Recordings in this layout: four development splits, and a fifth one as the evaluation set."""
+    """Recordings to simulate in this layout: four development splits, and a fifth one as the evaluation set.
+
+    Args:
+        recordings: Per split and overlap.
+        snr: Signal-to-noise ratio in decibels; names do not contain it.
+        rooms: Whether names contain the index of a room.
+
+    Yields:
+        The recordings in order.
+    """
     for split in (1, 2, 3, 4, 5):
         which = "eval" if split == 5 else "dev"
         for overlap in (1, 2):

@@ -28,10 +28,19 @@ _TOUCHING = 1e-3
 def read_description(
     path: Path, label: Callable[[str], str], duration: float, overlap: int | None
 ) -> tuple[tuple[Event, ...], list[Problem]]:
-    """The events of a recording of that `duration`, and all that is wrong with them.
+    """Read the CSV file of a recording.
 
-    Columns are taken by position (elevation before azimuth); the header must be there. An event that outlasts
-    its recording ends with it.
+    Columns are taken by position (elevation before azimuth); the header must be there. An event that outlasts its
+    recording ends with it.
+
+    Args:
+        path: The file, of at most 1 MB.
+        label: The class of an event from its name.
+        duration: Of the recording, in seconds.
+        overlap: Events that may sound at once; `None` for any number.
+
+    Returns:
+        The events and all problems of the file.
     """
     lines, problem = _lines(path)
     if problem:

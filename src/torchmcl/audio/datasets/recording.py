@@ -14,7 +14,17 @@ Subset = Literal["train", "test"]
 
 @dataclass(frozen=True)
 class Event:
-    """A sound from one direction: seconds from the start of the recording, angles in radians, metres."""
+    """A sound from one direction.
+
+    Args:
+        name: In the description.
+        label: Its class.
+        start: Seconds from the start of the recording.
+        end: Seconds from the start of the recording.
+        azimuth: In radians.
+        elevation: In radians.
+        distance: In meters.
+    """
 
     name: str
     label: str
@@ -27,11 +37,20 @@ class Event:
 
 @dataclass(frozen=True)
 class Recording:
-    """A sound file with its events; `overlap` is the number of simultaneous events that its name announces.
+    """A sound file with its events.
 
-    A recording that belongs to no data set has no split (0), and announces as many events as it has.
-    `split` and `subset` are those of the data set: TUT 2018 has files `train_*` and `test_*` in each of three
-    splits; DCASE19 has four development splits (subset `train`) and an evaluation set (subset `test`, split 0).
+    TUT 2018 has files `train_*` and `test_*` in each of three splits. DCASE19 has four development splits (subset
+    `train`) and an evaluation set (subset `test`, split 0).
+
+    Args:
+        audio: The sound file.
+        description: The CSV file, or `None`.
+        events: In the order of the file.
+        duration: In seconds.
+        sample_rate: In hertz.
+        overlap: Simultaneous events that its name announces; the number of its events if it belongs to no data set.
+        split: Of the data set; 0 if it belongs to none.
+        subset: Of the data set.
     """
 
     audio: Path
@@ -65,16 +84,29 @@ class RecordingSpec:
     room: int
 
     def is_complete(self, out: Path) -> bool:
-        """Whether both files are in the data set `out`; the description is written last."""
+        """Whether both files are there; the description is written last.
+
+        Args:
+            out: Folder of the data set.
+
+        Returns:
+            True if nothing is left to do.
+        """
         return (out / self.description).is_file() and (out / self.audio).is_file()
 
 
 @dataclass(frozen=True)
 class Problem:
-    """What is wrong with a file, and in which line (counted from 1) where that makes sense.
+    """What is wrong with a file.
 
-    >>> print(Problem(Path("a.csv"), "5 columns, must be 6", line=3))
-    a.csv:3: 5 columns, must be 6
+    Args:
+        path: The file.
+        what: A phrase.
+        line: Counted from 1, where that makes sense.
+
+    Example:
+        >>> print(Problem(Path("a.csv"), "5 columns, must be 6", line=3))
+        a.csv:3: 5 columns, must be 6
     """
 
     path: Path
@@ -87,7 +119,12 @@ class Problem:
 
 
 class BrokenFile(UserError):
-    """A file that cannot be used, with its `problem`."""
+    """A file that cannot be used.
+
+    Args:
+        path: The file.
+        what: A phrase; `problem` holds both.
+    """
 
     def __init__(self, path: Path, what: str) -> None:
         self.problem = Problem(path, what)

@@ -29,7 +29,15 @@ _CHUNKS = 1000
 
 @dataclass(frozen=True)
 class Sound:
-    """The header of a sound file; `offset` is where 16-bit samples begin that can be mapped in place."""
+    """The header of a sound file.
+
+    Args:
+        path: The file.
+        sample_rate: In hertz.
+        channels: Their number.
+        frames: Samples of each channel.
+        offset: Where 16-bit samples begin that can be mapped in place; `None` where they must be decoded.
+    """
 
     path: Path
     sample_rate: int
@@ -44,7 +52,14 @@ class Sound:
 
 
 def read_header(path: str | Path) -> Sound:
-    """Read the header of a sound file, and nothing else; a broken one is a `BrokenFile`."""
+    """Read the header of a sound file, and nothing else.
+
+    Args:
+        path: The file.
+
+    Returns:
+        The header; a broken one is a `BrokenFile`.
+    """
     path = Path(path)
     with path.open("rb") as stream:
         riff = stream.read(12)
@@ -117,14 +132,21 @@ def cache_folder() -> Path:
 def open_sound(path: str | Path, cache: str | Path | None = None) -> Int16[np.ndarray, "samples channels"]:
     """The samples of a sound file, memory-mapped and read-only.
 
-    What is not 16-bit WAV is decoded into `cache` on first use. The decoded file appears only when it is
-    complete, so several processes may do this at once.
+    Other formats than 16-bit WAV are decoded on first use. The decoded file appears only when it is complete, so
+    several processes may do this at once.
+
+    Args:
+        path: The file.
+        cache: Folder of decoded files; `cache_folder()` if `None`.
+
+    Returns:
+        The samples of all channels.
     """
     sound = read_header(path)
     if sound.offset is not None:
         return np.memmap(sound.path, "<i2", "r", sound.offset, (sound.frames, sound.channels))
     decoded = Path(cache or cache_folder()) / f"{_key(sound.path)}.pcm"
-    if not decoded.exists():
+    if not decoded.exists() or decoded.stat().st_size != 2 * sound.channels * sound.frames:
         _decode(sound, decoded)
     return np.memmap(decoded, "<i2", "r").reshape(-1, sound.channels)
 

@@ -22,10 +22,17 @@ _URBANSOUND = re.compile(r"\d+-(\d+)-\d+-\d+")
 def label(name: str) -> str:
     """The class of an event, from the name of its sound file.
 
-    ANSYN and RESYN number the files of a class with three digits, REAL has the names of UrbanSound8K.
+    ANSYN and RESYN number the files of a class with three digits. REAL has the names of UrbanSound8K.
 
-    >>> label("clearthroat126.wav"), label("100032-3-0-0.wav")
-    ('clearthroat', '3')
+    Args:
+        name: In the description.
+
+    Returns:
+        The class.
+
+    Example:
+        >>> label("clearthroat126.wav"), label("100032-3-0-0.wav")
+        ('clearthroat', '3')
     """
     stem = name.rsplit(".", 1)[0]
     urban = _URBANSOUND.fullmatch(stem)
@@ -33,7 +40,14 @@ def label(name: str) -> str:
 
 
 def candidates(folder: Path) -> Iterator[Candidate | Problem]:
-    """Pairs of files, by overlap and split."""
+    """Pairs of files, by overlap and split.
+
+    Args:
+        folder: Of the data set.
+
+    Yields:
+        Recordings, or problems of files whose names do not fit.
+    """
     found: dict[tuple[int, int], dict[str, Path]] = {}
     for path in sorted(folder.iterdir()):
         match = _FOLDER.fullmatch(path.name)
@@ -61,7 +75,16 @@ def _subset(stem: str) -> Subset | None:
 
 
 def divide(recordings: Sequence[Recording], number: int) -> Fold:
-    """Fold `number`: its split for testing, the `train_*` and `test_*` files of the others to learn from."""
+    """The recordings of a fold: one split for testing, the `train_*` and `test_*` files of the others for training and
+    validation.
+
+    Args:
+        recordings: All of the data set.
+        number: Of the fold and of the split for testing.
+
+    Returns:
+        The fold.
+    """
     others = [recording for recording in recordings if recording.split != number]
     return Fold(
         train=tuple(recording for recording in others if recording.subset == "train"),
@@ -71,7 +94,16 @@ def divide(recordings: Sequence[Recording], number: int) -> Fold:
 
 
 def specs(recordings: int, snr: float, rooms: bool) -> Iterator[RecordingSpec]:
-    """Recordings in this layout: a fifth of those of a split are test recordings, as in the data set."""
+    """Recordings to simulate in this layout: a fifth of those of a split are test recordings, as in the data set.
+
+    Args:
+        recordings: Per split and overlap.
+        snr: Signal-to-noise ratio in decibels, as in the names of folders.
+        rooms: Whether there are rooms; names do not contain them.
+
+    Yields:
+        The recordings in order.
+    """
     test = max(1, recordings // 5)
     counts: dict[Subset, int] = {"train": recordings - test, "test": test}
     for split in (1, 2, 3):
