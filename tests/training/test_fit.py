@@ -121,6 +121,31 @@ def test_a_training_that_stopped_early_is_not_resumed(tmp_path):
     assert equal(first, second)
 
 
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        lambda content: [content],
+        lambda content: {"state_dict": {}},
+        lambda content: {**content, "state_dict": {}},
+        lambda content: {**content, "callbacks": []},
+        lambda content: {**content, "optimizer_states": [{}]},
+        lambda content: {**content, "loops": {"fit_loop": 3}},
+        lambda content: {**content, "state_dict": {k: v[:1] for k, v in content["state_dict"].items()}},
+        lambda content: {key: value for key, value in content.items() if key != "pytorch-lightning_version"},
+    ],
+)
+def test_a_checkpoint_of_another_program_is_one_sentence(spoil, tmp_path):
+    path = tmp_path / "last.ckpt"
+    train(epochs=1, checkpoint=path)
+    torch.save(spoil(torch.load(path, weights_only=True)), path)
+    before = path.read_bytes()
+    with pytest.raises(
+        UserError, match=r"last\.ckpt: is not a checkpoint of this [^\n]*; remove it to train from the start$"
+    ):
+        train(epochs=2, checkpoint=path)
+    assert path.read_bytes() == before
+
+
 @pytest.mark.parametrize("mode", ["min", "max"])
 def test_any_metric_can_choose_the_epoch(mode):
     metrics = {"oracle": OracleError()}

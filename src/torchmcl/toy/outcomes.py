@@ -148,10 +148,13 @@ def _load(run: RunFolder, method: Method, settings: Settings) -> Trained:
     training = run.read(Training)
     network = build(method, settings)
     try:
-        network.load_state_dict(load_file(run.model))
+        weights = load_file(run.model)
+        if not all(weight.isfinite().all() for weight in weights.values()):
+            raise ValueError("weights that are not finite")
+        network.load_state_dict(weights)
         path = load_file(run.path / PATH)
         steps, points = path["steps"], path["points"]
-    except (OSError, KeyError, RuntimeError, SafetensorError) as error:
+    except (OSError, KeyError, ValueError, RuntimeError, SafetensorError) as error:
         reason = str(error).splitlines()[0]
         raise UserError(f"{run.path}: the model cannot be read ({reason}); remove the folder") from None
     seconds = 0.0 if training is None else training.seconds

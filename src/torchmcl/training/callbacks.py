@@ -189,7 +189,8 @@ class History(Checkpoint):
         self.rows.append({"epoch": trainer.current_epoch, "step": trainer.global_step, **values})
         if self.path is not None and trainer.is_global_zero:
             text = io.StringIO()
-            writer = csv.DictWriter(text, list(self.rows[0]), lineterminator="\n")
+            names = dict.fromkeys(name for row in self.rows for name in row)
+            writer = csv.DictWriter(text, list(names), lineterminator="\n")
             writer.writeheader()
             writer.writerows(self.rows)
             write_text(self.path, text.getvalue())

@@ -17,6 +17,7 @@ from lightning.fabric.utilities.exceptions import MisconfigurationException
 from lightning.pytorch import Callback, LightningDataModule, Trainer
 from lightning.pytorch.callbacks import ModelCheckpoint
 from lightning.pytorch.loggers import Logger
+from lightning.pytorch.utilities import rank_zero_only
 from lightning.pytorch.utilities.exceptions import SIGTERMException
 from torch import nn
 from torch.optim import AdamW, Optimizer
@@ -208,14 +209,14 @@ def fit(
         own: list[Callback] = [SeedEachEpoch(seed), *([keep] if validated else []), *callbacks]
         if history not in own:
             own.append(history)
-        if progress:
+        if progress and getattr(rank_zero_only, "rank", 0) == 0:
             advance = stack.enter_context(training_bar()) if progress is True else progress
             own.append(Progress(advance))
         if average is not None:
             own.append(average)
         trainer = _trainer(optimization, hardware, own, checkpoint, logger)
         resume = checkpoint if checkpoint is not None and Path(checkpoint).exists() else None
-        with _interruptible():
+        with _interruptible(), _readable(resume, learner):
             if isinstance(train, LightningDataModule):
                 trainer.fit(learner, datamodule=train, ckpt_path=resume, weights_only=True)
             else:
@@ -282,6 +283,22 @@ def _threads(count: int | None) -> Iterator[None]:
         yield
     finally:
         torch.set_num_threads(before)
+
+
+@contextmanager
+def _readable(checkpoint: str | Path | None, learner: Learner) -> Iterator[None]:
+    """Whatever goes wrong while a training is restored is the fault of its checkpoint."""
+    try:
+        yield
+    except UserError:
+        raise
+    except (KeyError, IndexError, TypeError, ValueError, AttributeError, RuntimeError) as error:
+        if checkpoint is None or learner.started:
+            raise
+        raise UserError(
+            f"{checkpoint}: is not a checkpoint of this training ({str(error).splitlines()[0]}); "
+            "remove it to train from the start"
+        ) from None
 
 
 @contextmanager

@@ -64,6 +64,7 @@ class Learner(LightningModule):
         self.schedule = schedule
         self.clip = clip
         self.after_step = after_step
+        self.started = False
         self.block = block
         self.metrics = MetricCollection(dict(metrics or {}), compute_groups=False)
 
@@ -78,7 +79,8 @@ class Learner(LightningModule):
         return self._optimizer
 
     def on_train_start(self) -> None:
-        """Learn how many steps an epoch has."""
+        """Learn how many steps an epoch has; what had to be restored has been."""
+        self.started = True
         batches: Any = self.trainer.train_dataloader
         self._steps = int(self.trainer.num_training_batches) if self.block == 1 else len(batches.batches)
         self._epochs = float(self.trainer.max_epochs or 1)
