@@ -1,4 +1,4 @@
-"""The sounds that scenes are made of: your own files or synthesised ones, dealt to splits that share none."""
+"""The sounds of scenes: your own files or synthesized ones, distributed over splits that share none."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass

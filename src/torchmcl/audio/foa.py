@@ -4,7 +4,6 @@ Arrays have the channels on the last axis but one, `(*batch, 4, samples)`. Direc
 in radians; x points to the front, y to the left, z up: azimuth grows to the left and elevation upwards.
 """
 
-import warnings
 from dataclasses import dataclass
 from typing import Literal, get_args
 
@@ -19,7 +18,6 @@ __all__ = [
     "CONVENTIONS",
     "Convention",
     "Normalization",
-    "check_normalization",
     "convention_named",
     "conversion_matrix",
     "convert",
@@ -180,29 +178,6 @@ def detect_normalization(audio: Num[np.ndarray, "4 samples"], tolerance: float =
     distance = {name: abs(np.log(max(ratio, 1e-12) / value)) for name, value in _RATIO.items()}
     name = min(distance, key=lambda key: distance[key])
     return Normalization(name, ratio, doubtful=bool(distance[name] > np.log1p(tolerance)))
-
-
-def check_normalization(
-    audio: Num[np.ndarray, "4 samples"], expected: Convention, name: str = "the recording"
-) -> Normalization:
-    """Detect the normalization, and warn where it is clearly not the expected one.
-
-    Args:
-        audio: Four channels.
-        expected: The convention that the caller assumes.
-        name: Of the recording, in the warning.
-
-    Returns:
-        The detected normalization.
-    """
-    found = detect_normalization(audio)
-    if not found.doubtful and found.name != expected.removeprefix("acn-"):
-        warnings.warn(
-            f"{name} looks like {found.name} (dipoles over W: {found.ratio:.2f}), expected was {expected}; "
-            "directions may suffer: convert it, or say which convention it has",
-            stacklevel=2,
-        )
-    return found
 
 
 def intensity_directions(

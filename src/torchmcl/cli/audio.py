@@ -21,10 +21,11 @@ def simulate(
     duration: Annotated[float | None, typer.Option(help="Seconds (30; 60 in the layout `dcase19`).")] = None,
     sample_rate: Annotated[int | None, typer.Option(help="Hertz (44100; 48000 in `dcase19`).")] = None,
     events: Annotated[
-        Path | None, typer.Option(help="Your own sounds: one subfolder a class. Otherwise synthesised.")
+        Path | None, typer.Option(help="Your own sounds: one subfolder a class. Otherwise synthesized.")
     ] = None,
     synthesised: Annotated[
-        bool, typer.Option("--synthesised", help="Synthesised sounds in addition to your own.")
+        bool,
+        typer.Option("--synthesized", "--synthesised", help="Synthesized sounds in addition to your own."),
     ] = False,
     snr: Annotated[
         float, typer.Option(help="Signal-to-noise ratio in decibels; the noise is diffuse.")
