@@ -35,7 +35,7 @@ class Calibration:
     interval: Array
     region: Array
     weights: Array
-    groups: NDArray[np.str_] | None = field(default=None)
+    groups: NDArray[Any] | None = field(default=None)
 
     def interval_levels(self, coverage: float, groups: Any, rows: int) -> Array:
         """The level of the central interval that holds `coverage`, `(rows, dim)`; infinite with too few targets."""
@@ -75,7 +75,7 @@ def _quantile(scores: Array, weights: Array, coverage: float, where: str = "") -
     needed = coverage * (below[-1] + weights.mean())
     index = int(np.searchsorted(below, needed * (1 - 1e-12)))
     if index >= len(scores):
-        least = int(np.ceil(coverage / (1 - coverage)))
+        least = int(np.ceil(round(coverage / (1 - coverage), 6)))
         warnings.warn(
             f"{len(scores)} rows{where} are too few to calibrate a coverage of {coverage:g}, which needs {least}: "
             "the interval is infinite",
@@ -91,7 +91,7 @@ def calibrate(
     units: Standard,
     targets: Targets,
     weights: Array,
-    groups: NDArray[np.str_] | None = None,
+    groups: NDArray[Any] | None = None,
 ) -> Calibration:
     """How unusual targets are under distributions that have not seen them.
 

@@ -12,7 +12,7 @@ from torchmcl.runs.tables import Table
 __all__ = ["bars", "density", "figure", "horizontal", "intervals", "page", "reliability", "shares", "table"]
 
 Array = NDArray[np.float64]
-WIDTH, HEIGHT, LEFT, BOTTOM, TOP, RIGHT = 360, 220, 46, 30, 10, 10
+WIDTH, HEIGHT, LEFT, BOTTOM, TOP, RIGHT = 360, 220, 46, 30, 10, 24
 
 STYLE = """
 :root { color-scheme: light dark; --ink: #1c2530; --paper: #ffffff; --soft: #5d6b7a; --line: #d6dce3; --main: #2f6fb5;
@@ -22,7 +22,8 @@ STYLE = """
 body { margin: 0 auto; max-width: 70rem; padding: 1rem; font: 16px/1.5 system-ui, sans-serif; color: var(--ink);
   background: var(--paper); }
 h1 { font-size: 1.6rem; margin: 0.5rem 0; } h2 { font-size: 1.2rem; margin: 1.5rem 0 0.5rem; }
-.scroll { overflow-x: auto; } table { border-collapse: collapse; font-variant-numeric: tabular-nums; }
+.scroll { overflow-x: auto; margin-bottom: 1rem; }
+table { border-collapse: collapse; font-variant-numeric: tabular-nums; }
 th, td { padding: 0.25rem 0.6rem; text-align: right; border-bottom: 1px solid var(--line); white-space: nowrap; }
 th:first-child, td:first-child { text-align: left; } thead th { color: var(--soft); font-weight: 600; }
 .charts { display: grid; gap: 1rem; grid-template-columns: repeat(auto-fill, minmax(min(20rem, 100%), 1fr)); }

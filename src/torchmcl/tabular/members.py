@@ -79,11 +79,22 @@ def ring(rows: int, members: int, fraction: float, seed: int) -> Folds:
     block = min(round(rows * fraction / 2), LARGEST_VALIDATION // 2)
     if fraction > 0:
         block = max(block, 1)
+    count = max(members, 2)
     # Each member must keep at least half of the rows, and the blocks must not overlap.
-    if block * max(members, 2) > rows or 4 * block > rows:
+    if block * count > rows or 4 * block > rows:
         block = 0
-    turned = torch.stack([order.roll(-index * block) for index in range(members)])
-    return Folds(turned[:, 2 * block :], turned[:, : 2 * block])
+    blocks = order[: block * count].view(count, block)
+    held = [torch.cat([blocks[index], blocks[(index + 1) % count]]) for index in range(members)]
+    train = [
+        torch.cat(
+            [
+                blocks[[b for b in range(count) if b not in (i, (i + 1) % count)]].flatten(),
+                order[block * count :],
+            ]
+        )
+        for i in range(members)
+    ]
+    return Folds(torch.stack(train), torch.stack(held))
 
 
 def pool(members: Hypotheses) -> Hypotheses:

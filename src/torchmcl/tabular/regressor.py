@@ -297,7 +297,7 @@ def _unchanged_on_failure(estimator: Any) -> Iterator[None]:
         raise
 
 
-def _read_groups(groups: Any, rows: int) -> NDArray[np.str_] | None:
+def _read_groups(groups: Any, rows: int) -> NDArray[Any] | None:
     if groups is None:
         return None
     labels = np.asarray(groups)

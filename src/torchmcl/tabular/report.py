@@ -283,7 +283,7 @@ def _densities(model: Any, X: Any, y: Array, axis: int) -> list[str]:
     prominence = np.array([_second_mode(each) for each in curve])
     order = np.argsort(prominence, kind="stable")
     chosen = dict.fromkeys([int(order[-1]), int(order[len(order) // 2]), int(order[0])])
-    titles = ("most nearly several modes", "typical row", "clearest single mode")
+    titles = ("clearest second mode", "typical row", "clearest single mode")
     return [
         drawing.figure(f"Density, {title}", drawing.density(grid[row], curve[row], float(y[row])))
         for row, title in zip(chosen, titles, strict=False)

@@ -1,0 +1,77 @@
+"""Conformal levels, against their definition; regions, against a grid."""
+
+import numpy as np
+import pytest
+import torch
+
+from torchmcl import Hypotheses
+from torchmcl.tabular.calibration import Calibration, central_level, density_level
+from torchmcl.tabular.regions import _where_above
+
+
+def levels(scores, weights=None, groups=None):
+    weights = np.ones(len(scores)) if weights is None else weights
+    return Calibration(np.array(scores)[:, None], np.array(scores), weights, groups)
+
+
+def test_the_level_is_the_conformal_quantile():
+    scores = np.random.default_rng(0).uniform(size=99)
+    for coverage in (0.5, 0.8, 0.9):
+        found = levels(scores).interval_levels(coverage, None, 2)
+        assert found.shape == (2, 1)
+        assert found[0, 0] == np.sort(scores)[int(np.ceil(100 * coverage)) - 1]
+
+
+def test_weights_are_repetitions():
+    scores = np.array([0.1, 0.2, 0.3, 0.4])
+    weighted = levels(scores, np.array([1.0, 5.0, 1.0, 1.0])).region_levels(0.5, None, 1)
+    assert weighted[0] == 0.2
+
+
+def test_coverage_is_exact_on_the_average():
+    random = np.random.default_rng(0)
+    inside = [
+        (random.uniform(size=50) <= levels(random.uniform(size=39)).region_levels(0.9, None, 1)[0]).mean()
+        for _ in range(400)
+    ]
+    assert np.mean(inside) == pytest.approx(0.9, abs=0.01)
+
+
+def test_too_few_rows_are_infinite_and_warned_of():
+    with pytest.warns(UserWarning, match=r"8 rows are too few to calibrate a coverage of 0.9, which needs 9"):
+        assert levels(np.linspace(0, 1, 8)).region_levels(0.9, None, 1)[0] == np.inf
+    assert levels(np.linspace(0, 1, 9)).region_levels(0.9, None, 1)[0] == 1
+
+
+def test_groups_have_levels_of_their_own():
+    calibration = levels(np.r_[np.full(20, 0.2), np.full(20, 0.8)], groups=np.array(["a"] * 20 + ["b"] * 20))
+    assert calibration.region_levels(0.9, ["b", "a"], 2).tolist() == [0.8, 0.2]
+    with pytest.raises(ValueError, match="groups holds 'c', which calibration had no row of"):
+        calibration.region_levels(0.9, ["c"], 1)
+    with pytest.raises(ValueError, match=r"groups must be \(2,\)"):
+        calibration.region_levels(0.9, ["a"], 2)
+    with pytest.raises(ValueError, match="groups need a model that was calibrated by group"):
+        levels([0.5] * 20).region_levels(0.9, ["a"], 1)
+
+
+def test_levels_of_targets_are_uniform_under_the_truth():
+    torch.manual_seed(0)
+    one = Hypotheses(
+        torch.tensor([[-2.0], [2.0]]).double(), torch.zeros(2).double(), "softmax", torch.ones(2).double()
+    )
+    many = Hypotheses.stack([one] * 2000)
+    y = many.mixture().sample(())
+    for found in (central_level(many, y)[:, 0], density_level(many, y, torch.Generator().manual_seed(0))):
+        for level in (0.25, 0.5, 0.9):
+            assert (found <= level).double().mean() == pytest.approx(level, abs=0.03)
+
+
+def test_a_region_of_two_branches_has_two_intervals():
+    two = Hypotheses(
+        torch.tensor([[-3.0], [3.0]]).double(),
+        torch.zeros(2).double(),
+        "softmax",
+        torch.full((2,), 0.5).double(),
+    )
+    found = _where_above(two, two.mixture().log_prob(torch.tensor([[3.5]]).double())[0])
+    np.testing.assert_allclose(found, [[-3.5, -2.5], [2.5, 3.5]], atol=1e-6)

@@ -1,0 +1,115 @@
+"""Members: the ring, merging, and stacked networks that are as good as separate ones."""
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from torchmcl import Hypotheses
+from torchmcl.crps import mixture_crps
+from torchmcl.tabular.members import MemberBatches, pool, ring
+from torchmcl.tabular.merging import merge_hypotheses
+from torchmcl.tabular.network import Readout, StackedLinear, StackedMembers, start_points
+
+
+@pytest.mark.parametrize("members", [1, 2, 3, 5])
+def test_every_block_of_the_ring_is_unseen_by_its_holders(members):
+    folds = ring(200, members, 0.1, seed=0)
+    for train, held in zip(folds.train, folds.validation, strict=True):
+        assert len(held) == 20
+        assert sorted([*train.tolist(), *held.tolist()]) == list(range(200))
+    blocks = folds.blocks.flatten().tolist()
+    assert len(set(blocks)) == len(blocks)
+    for row in blocks:
+        assert sum(row in held.tolist() for held in folds.validation) == min(members, 2)
+
+
+@pytest.mark.parametrize(("rows", "fraction"), [(2, 0.1), (4, 0.1), (100, 0.0)])
+def test_no_validation_where_there_are_too_few_rows(rows, fraction):
+    folds = ring(rows, 5, fraction, seed=0)
+    assert folds.validation.shape == (5, 0)
+    assert folds.train.shape == (5, rows)
+
+
+def test_pairs_are_the_two_members_that_hold_a_block_out():
+    folds = ring(100, 5, 0.1, seed=0)
+    # Each member answers with its own number and the row.
+    owner = torch.arange(5.0)[:, None].expand(5, 10)
+    points = torch.stack([owner, folds.validation.float()], -1)[..., None, :]
+    pairs = folds.pairs(
+        Hypotheses(points, torch.zeros(points.shape[:-1]), "softmax", torch.ones(points.shape[:-1]))
+    )
+    rows = folds.blocks.flatten()
+    assert torch.equal(pairs.points[..., 1], rows[:, None].expand(-1, 2).float())
+    for row, holders in zip(rows.tolist(), pairs.points[..., 0].tolist(), strict=True):
+        assert {int(each) for each in holders} == {
+            index for index, held in enumerate(folds.validation) if row in held.tolist()
+        }
+
+
+def test_pooled_members_are_the_average_of_their_distributions():
+    torch.manual_seed(0)
+    members = Hypotheses(torch.randn(3, 4, 5, 1), torch.randn(3, 4, 5), "softmax", torch.rand(3, 4, 5) + 0.1)
+    y = torch.randn(4, 1)
+    each = torch.stack([members[index].mixture().log_prob(y) for index in range(3)])
+    torch.testing.assert_close(pool(members).mixture().log_prob(y), each.logsumexp(0) - np.log(3))
+
+
+@pytest.mark.parametrize("dim", [1, 2])
+def test_merging_keeps_mean_and_variance(dim):
+    torch.manual_seed(0)
+    many = Hypotheses(
+        torch.randn(6, 20, dim, dtype=torch.double), torch.randn(6, 20, dtype=torch.double), "softmax",
+        torch.rand(6, 20, dtype=torch.double) + 0.1,
+    )  # fmt: skip
+    few = merge_hypotheses(many, 4)
+    assert few.points.shape == (6, 4, dim)
+    torch.testing.assert_close(few.mean, many.mean)
+    torch.testing.assert_close(few.variance.sum(-1), many.variance.sum(-1))
+    assert (few.probs[:, :-1] >= few.probs[:, 1:]).all()
+
+
+def test_merging_hardly_changes_the_score():
+    torch.manual_seed(0)
+    many = Hypotheses(torch.randn(200, 30, 1), torch.randn(200, 30), "softmax", torch.rand(200, 30) + 0.3)
+    y = torch.randn(200, 1, 1)
+    before, after = (mixture_crps(each, y).mean() for each in (many, merge_hypotheses(many, 8)))
+    assert after == pytest.approx(before.item(), rel=0.01)
+
+
+def test_stacked_layers_are_linear_layers():
+    torch.manual_seed(0)
+    stacked = StackedLinear(3, 4, 2)
+    x = torch.randn(3, 5, 4)
+    for index in range(3):
+        alone = nn.Linear(4, 2)
+        with torch.no_grad():
+            alone.weight.copy_(stacked.weight[index].T)
+            alone.bias.copy_(stacked.bias[index, 0])
+        torch.testing.assert_close(stacked(x)[index], alone(x[index]))
+
+
+def test_no_member_sees_another():
+    torch.manual_seed(0)
+    network = StackedMembers(3, 2, 1, (8,), "relu", Readout(4, 1), torch.zeros(3, 4, 1))
+    x = torch.randn(3, 5, 3, requires_grad=True)
+    network(x).points[1].sum().backward()
+    assert x.grad is not None
+    assert (x.grad[[0, 2]] == 0).all()
+    assert (x.grad[1] != 0).any()
+
+
+def test_points_start_at_the_quantiles():
+    targets = torch.arange(101.0)[:, None]
+    assert start_points(targets, 2, 5)[0, :, 0].tolist() == pytest.approx([10, 30, 50, 70, 90])
+
+
+def test_batches_give_each_member_its_rows_once():
+    rows = torch.stack([torch.arange(10), torch.arange(10, 20)])
+    batches = MemberBatches(torch.arange(20.0), rows=rows, batch_size=4, seed=0)
+    seen = torch.cat([part for (part,) in batches], 1)
+    assert [sorted(each.tolist()) for each in seen] == rows.tolist()
+    drawn = MemberBatches(
+        torch.arange(20.0), rows=rows, batch_size=4, seed=0, weights=(torch.arange(20) % 10 == 3).float()
+    )
+    assert all((part % 10 == 3).all() for (part,) in drawn)
