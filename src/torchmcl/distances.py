@@ -147,6 +147,7 @@ def cross_entropy(
         >>> cross_entropy(torch.tensor([0.0, 1.0]), torch.tensor([0.0, 0.0]))
         tensor(0.6931)
     """
+    _check_pair(x, y)
     return -(x * y.log_softmax(-1)).masked_fill(x == 0, 0.0).sum(-1)
 
 

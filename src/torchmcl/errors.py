@@ -15,6 +15,7 @@ __all__ = [
     "check_coordinates",
     "check_floats",
     "check_integer",
+    "check_integers",
     "check_nonnegative",
     "check_number",
     "check_positive",
@@ -72,6 +73,23 @@ def check_bools(name: str, value: Any, shape: tuple[int, ...], why: str = "") ->
     if value.dtype != torch.bool:
         raise TypeError(f"{name} must be a boolean mask, got {value.dtype}")
     check_shape(name, value, shape, why)
+
+
+def check_integers(name: str, value: Any) -> None:
+    """Raise a `TypeError` unless `value` is a tensor of integers.
+
+    Args:
+        name: The name of the argument, for the message.
+        value: What the caller passed.
+
+    Example:
+        >>> check_integers("labels", torch.zeros(3))
+        Traceback (most recent call last):
+        TypeError: labels must be integers, got torch.float32
+    """
+    _check_tensor(name, value)
+    if value.dtype == torch.bool or value.is_floating_point() or value.is_complex():
+        raise TypeError(f"{name} must be integers, got {value.dtype}")
 
 
 def check_shape(name: str, value: Tensor, shape: tuple[int, ...], why: str = "") -> None:
@@ -177,7 +195,7 @@ def check_number(
     """
     if isinstance(value, bool) or not isinstance(value, Real):
         raise TypeError(f"{name} must be a number, got {_kind(value)}")
-    number = float(value)
+    number = _as_float(value)
     if finite and math.isinf(number):
         raise ValueError(f"{name} must be finite, got {value}")
     if not (low <= number <= high and (number > low or not open_low)):
@@ -254,6 +272,14 @@ def check_choice(name: str, value: Any, choices: Collection[str | None]) -> None
         words = [repr(choice) for choice in choices]
         listed = " or ".join([", ".join(words[:-1]), words[-1]] if len(words) > 1 else words)
         raise ValueError(f"{name} must be {listed}, got {value!r}")
+
+
+def _as_float(value: Any) -> float:
+    """As a float; infinite where it is an integer beyond all floats."""
+    try:
+        return float(value)
+    except OverflowError:
+        return math.copysign(math.inf, value)
 
 
 def _check_tensor(name: str, value: Any) -> None:

@@ -189,7 +189,7 @@ class TestFeatureSharing:
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda h, y: class_error(h, y, top=9), "top must be between 1 and the number of classes 6, got 9"),
+        (lambda h, y: class_error(h, y, top=9), "top must be at most 6, got 9"),
         (lambda h, y: entropy_histogram(h, y, torch.zeros(3).long()), r"owners must be \(6,\)"),
         (lambda h, y: entropy_histogram(h, y, torch.zeros(6).long(), bins=0), "bins must be at least 1"),
         (

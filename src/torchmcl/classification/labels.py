@@ -5,7 +5,8 @@ from jaxtyping import Bool, Float, Integer, Shaped
 from torch import Tensor
 from torch.nn.functional import one_hot
 
-from torchmcl.hypotheses import Hypotheses
+from torchmcl.errors import check_bools, check_integers
+from torchmcl.hypotheses import Hypotheses, check_hypotheses
 
 __all__ = ["IGNORED", "class_targets", "integer_labels"]
 
@@ -41,7 +42,8 @@ def class_targets(
         (tensor([[0., 0., 1.],
                 [0., 0., 0.]]), tensor([ True, False]))
     """
-    if labels.is_floating_point():
+    check_hypotheses(hypotheses)
+    if isinstance(labels, Tensor) and labels.is_floating_point():
         return _soft(hypotheses, labels, active)
     labels, active = integer_labels(hypotheses, labels, active)
     targets = one_hot(labels, hypotheses.dim).to(hypotheses.points.dtype)
@@ -52,8 +54,8 @@ def integer_labels(
     hypotheses: Hypotheses, labels: Tensor, active: Tensor | None
 ) -> tuple[Integer[Tensor, "*batch targets"], Bool[Tensor, "*batch targets"]]:
     """Integer labels with an axis of targets, 0 where inactive, and which are active; an error if they do not fit."""
-    if labels.dtype == torch.bool or labels.is_floating_point() or labels.is_complex():
-        raise TypeError(f"labels must be integers, got {labels.dtype}")
+    check_hypotheses(hypotheses)
+    check_integers("labels", labels)
     batch = hypotheses.batch_shape
     if labels.shape != batch and labels.shape[:-1] != batch:
         raise ValueError(
@@ -83,10 +85,7 @@ def _soft(hypotheses: Hypotheses, labels: Tensor, active: Tensor | None) -> tupl
 def _mask(shape: torch.Size, labels: Tensor, active: Tensor | None) -> Tensor:
     if active is None:
         return torch.ones(shape, dtype=torch.bool, device=labels.device)
-    if active.dtype != torch.bool:
-        raise TypeError(f"active must be a boolean mask, got {active.dtype}")
-    if active.shape != shape:
-        raise ValueError(f"active must be {tuple(shape)}, got {tuple(active.shape)}")
+    check_bools("active", active, tuple(shape))
     return active
 
 

@@ -9,9 +9,12 @@ from torch import Tensor
 from torchmcl.assignment import Assign, winner_takes_all
 from torchmcl.classification.labels import class_targets
 from torchmcl.distances import cross_entropy, pairwise
+from torchmcl.errors import check_number
 from torchmcl.hypotheses import Hypotheses
 
 __all__ = ["cmcl_loss"]
+
+LARGEST_BETA = 1e30
 
 
 def cmcl_loss(
@@ -48,8 +51,11 @@ def cmcl_loss(
         >>> cmcl_loss(h, torch.tensor(0), beta=1.0)
         tensor(0.1269)
     """
-    if not 0 <= beta < math.inf:
-        raise ValueError(f"beta must be a number of at least 0, got {beta}")
+    check_number("beta", beta, 0, LARGEST_BETA)
+    if not isinstance(stochastic, bool):
+        raise TypeError(f"stochastic must be True or False, got {type(stochastic).__name__}")
+    if not callable(assign):
+        raise TypeError(f"assign must be a function of the cost, got {type(assign).__name__}")
     targets, active = class_targets(hypotheses, labels, active)
     cost = pairwise(hypotheses.points, targets, cross_entropy)
     # KL(U || P) = -mean_c log P(c) - log C; the same for every label of an item

@@ -10,15 +10,19 @@ from torchmetrics import Metric
 
 from torchmcl.classification.labels import integer_labels
 from torchmcl.classification.predictions import (
+    MOST_BINS,
     class_error,
     class_owners,
     class_winners,
     entropy_histogram,
     oracle_class_error,
 )
-from torchmcl.hypotheses import Hypotheses
+from torchmcl.errors import check_integer, check_integers
+from torchmcl.hypotheses import Hypotheses, check_hypotheses
 
 __all__ = ["ClassError", "ClassOwnership", "EntropyHistogram", "OracleClassError"]
+
+MOST_COUNTED = 10**6
 
 
 class _LabelMean(Metric):
@@ -70,6 +74,7 @@ class ClassError(_LabelMean):
 
     def __init__(self, top: int = 1, **kwargs: Any) -> None:
         super().__init__(**kwargs)
+        check_integer("top", top)
         self.top = top
 
     def values(self, hypotheses: Hypotheses, labels: Tensor, active: Tensor | None) -> Tensor:
@@ -115,8 +120,7 @@ class ClassOwnership(Metric):
     def __init__(self, n_classes: int, n_hypotheses: int, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         for name, value in (("n_classes", n_classes), ("n_hypotheses", n_hypotheses)):
-            if value < 1:
-                raise ValueError(f"{name} must be at least 1, got {value}")
+            check_integer(name, value, most=MOST_COUNTED)
         self.add_state("counts", torch.zeros(n_classes, n_hypotheses, dtype=torch.long), dist_reduce_fx="sum")
 
     def update(
@@ -126,6 +130,7 @@ class ClassOwnership(Metric):
         active: Bool[Tensor, "..."] | None = None,
     ) -> None:
         """Add the labels of a batch."""
+        check_hypotheses(hypotheses)
         found = (hypotheses.dim, hypotheses.n_hypotheses)
         if found != tuple(self.counts.shape):
             raise ValueError(f"hypotheses have (classes, hypotheses) {found}, not {tuple(self.counts.shape)}")
@@ -164,8 +169,8 @@ class EntropyHistogram(Metric):
 
     def __init__(self, owners: Int[Tensor, "classes"], bins: int = 20, **kwargs: Any) -> None:
         super().__init__(**kwargs)
-        if bins < 1:
-            raise ValueError(f"bins must be at least 1, got {bins}")
+        check_integers("owners", owners)
+        check_integer("bins", bins, most=MOST_BINS)
         self.register_buffer("owners", owners.clone())
         self.bins = bins
         self.add_state("counts", torch.zeros(2, bins, dtype=torch.long), dist_reduce_fx="sum")

@@ -9,7 +9,8 @@ from torch import Tensor
 from torchmcl.assignment import winner_takes_all
 from torchmcl.classification.labels import class_targets, integer_labels
 from torchmcl.distances import cross_entropy, pairwise
-from torchmcl.hypotheses import Hypotheses
+from torchmcl.errors import check_integer, check_integers, check_shape
+from torchmcl.hypotheses import Hypotheses, check_hypotheses
 
 __all__ = [
     "class_entropy",
@@ -22,9 +23,12 @@ __all__ = [
     "oracle_class_error",
 ]
 
+MOST_BINS = 10**6
+
 
 def class_log_probs(hypotheses: Hypotheses) -> Float[Tensor, "*batch classes"]:
     """The logarithm of `class_probs`, without underflow."""
+    check_hypotheses(hypotheses)
     return (hypotheses.log_probs[..., None] + hypotheses.points.log_softmax(-1)).logsumexp(-2)
 
 
@@ -73,8 +77,8 @@ def class_error(
         >>> class_error(h, torch.tensor([1])), class_error(h, torch.tensor([1]), top=2)
         (tensor([1.]), tensor([0.]))
     """
-    if not 1 <= top <= hypotheses.dim:
-        raise ValueError(f"top must be between 1 and the number of classes {hypotheses.dim}, got {top}")
+    check_hypotheses(hypotheses)
+    check_integer("top", top, most=hypotheses.dim)
     values, there = integer_labels(hypotheses, labels, active)
     named = class_log_probs(hypotheses).sort(dim=-1, descending=True, stable=True).indices[..., :top]
     right = (named[..., None, :] == values[..., None]).any(-1)
@@ -112,6 +116,7 @@ def class_entropy(hypotheses: Hypotheses) -> Float[Tensor, "*batch hypotheses"]:
     >>> class_entropy(Hypotheses(torch.zeros(2, 10)))
     tensor([2.3026, 2.3026])
     """
+    check_hypotheses(hypotheses)
     return torch.special.entr(hypotheses.points.softmax(-1)).sum(-1)
 
 
@@ -175,10 +180,10 @@ def entropy_histogram(
         tensor([[1, 0],
                 [0, 1]])
     """
-    if owners.shape != (hypotheses.dim,):
-        raise ValueError(f"owners must be {(hypotheses.dim,)}, one for each class, got {tuple(owners.shape)}")
-    if bins < 1:
-        raise ValueError(f"bins must be at least 1, got {bins}")
+    check_hypotheses(hypotheses)
+    check_integers("owners", owners)
+    check_shape("owners", owners, (hypotheses.dim,))
+    check_integer("bins", bins, most=MOST_BINS)
     values, there = integer_labels(hypotheses, labels, active)
     entropy = class_entropy(hypotheses).detach() / max(math.log(hypotheses.dim), 1e-9)
     place = (entropy * bins).long().clamp(0, bins - 1)[..., None, :].expand(*values.shape, -1)

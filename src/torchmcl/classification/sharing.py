@@ -4,6 +4,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from torchmcl.errors import check_floats, check_integer, check_number
+
 __all__ = ["FeatureSharing"]
 
 
@@ -30,12 +32,15 @@ class FeatureSharing(nn.Module):
 
     def __init__(self, keep: float = 0.7, dim: int = -2) -> None:
         super().__init__()
-        if not 0 <= keep <= 1:
-            raise ValueError(f"keep must be between 0 and 1, got {keep}")
+        check_number("keep", keep, 0, 1)
+        check_integer("dim", dim, least=-64, most=64)
         self.keep, self.dim = keep, dim
 
     def forward(self, features: Float[Tensor, "..."]) -> Float[Tensor, "..."]:
         """Features of the same shape, mixed along the axis of the members."""
+        check_floats("features", features)
+        if not -features.ndim <= self.dim < features.ndim:
+            raise ValueError(f"features has {features.ndim} axes, the members are its axis {self.dim}")
         own = features.movedim(self.dim, 0)
         if not self.training:
             return ((1 - self.keep) * own + self.keep * own.sum(0)).movedim(0, self.dim)
