@@ -119,7 +119,7 @@ def test_a_recording_without_description(tmp_path, write_sound, silent, capsys):
     summary = inspect(sound, tmp_path / "out")
     assert (summary.recordings, summary.events) == (1, 0)
     assert (summary.normalization == "unclear") == silent
-    assert {path.name for path in (tmp_path / "out").iterdir()} == {"recording.png", "summary.json"}
+    assert {path.name for path in (tmp_path / "out").glob("[!.]*")} == {"recording.png", "summary.json"}
 
 
 def test_a_long_recording_and_a_moment_can_be_pictured(tmp_path, write_sound):

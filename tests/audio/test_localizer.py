@@ -266,3 +266,15 @@ def test_a_doubtful_convention_is_taken_for_ambix(ratio, tmp_path):
     assert found.doubtful
     assert found.name == "acn-sn3d"
     assert found.ratio == pytest.approx(ratio, rel=0.05)
+
+
+def test_files_of_a_person_are_not_replaced(tmp_path):
+    write(tmp_path / "x.wav", 1.0)
+    (tmp_path / "x.csv").write_text("precious")
+    with pytest.raises(UserError, match=r"x\.csv: is there and was not written by this program"):
+        localize([tmp_path / "x.wav"], tmp_path)
+    assert (tmp_path / "x.csv").read_text() == "precious"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["x.csv", "x.wav"]
+    localize([tmp_path / "x.wav"], tmp_path, overwrite=True)
+    assert (tmp_path / "x.csv").read_text() != "precious"
+    localize([tmp_path / "x.wav"], tmp_path)

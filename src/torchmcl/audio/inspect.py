@@ -14,6 +14,7 @@ from torchmcl.audio.foa import Convention, detect_normalization
 from torchmcl.audio.targets import overlap_shares
 from torchmcl.errors import UserError
 from torchmcl.runs.files import atomic, write_json
+from torchmcl.runs.outputs import claim_outputs
 
 __all__ = ["Summary", "inspect", "show", "summarize"]
 
@@ -142,6 +143,7 @@ def inspect(
     *,
     skip_broken: bool = False,
     convention: Convention = "acn-n3d",
+    overwrite: bool = False,
 ) -> Summary:
     """Print a summary of a data set or a recording, and write `summary.json` and pictures.
 
@@ -152,6 +154,7 @@ def inspect(
         out: Folder of the files.
         skip_broken: Leave out recordings that have a problem, and list them; otherwise the first problem is an error.
         convention: Of the channels.
+        overwrite: Replace files in `out` that this program did not write as well.
 
     Returns:
         The numbers.
@@ -168,6 +171,7 @@ def inspect(
     if events:
         title = f"Directions of {len(events)} events in {path.name}"
         pictures["directions.png"] = directions_figure(events, title)
+    claim_outputs(out, [*pictures, "summary.json"], overwrite=overwrite)
     for name, figure in pictures.items():
         with atomic(out / name) as temporary:
             figure.savefig(temporary)

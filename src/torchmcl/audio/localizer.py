@@ -24,6 +24,7 @@ from torchmcl.audio.streaming import ORDERS, Blender, Reader, read_array, read_f
 from torchmcl.audio.targets import HOP
 from torchmcl.audio.tracks import OPERATING_POINTS, Prefer
 from torchmcl.errors import UserError
+from torchmcl.runs.outputs import claim_outputs
 
 __all__ = [
     "BUNDLED_MODEL",
@@ -297,6 +298,7 @@ def localize(
     model: str | Path = BUNDLED_MODEL,
     convention: str | None = None,
     listening: Listening = DEFAULT,
+    overwrite: bool = False,
 ) -> None:
     """Estimate directions in files, and write tables and pictures, with a progress bar.
 
@@ -306,10 +308,12 @@ def localize(
         model: Folder of a finished run or of a saved model.
         convention: Of all recordings; detected for each if `None`.
         listening: How they are localized.
+        overwrite: Replace files in `out` that this program did not write as well.
     """
-    _check_names(recordings)
+    names = _output_names(recordings)
     given = convention_named(convention) if convention else None
     localizer = Localizer.from_pretrained(model)
+    claim_outputs(out, names, overwrite=overwrite)
     console = Console(stderr=True)
     columns = (TextColumn("{task.description}", markup=False), BarColumn(), TimeRemainingColumn())
     with Progress(*columns, console=console) as bar:
@@ -379,7 +383,7 @@ def _advance(bar: Progress, task: TaskID, share: float) -> None:
     bar.update(task, completed=share)
 
 
-def _check_names(recordings: Sequence[Path]) -> None:
+def _output_names(recordings: Sequence[Path]) -> list[str]:
     for path in recordings:
         if not path.is_file():
             raise UserError(f"{path}: no such file")
@@ -393,6 +397,7 @@ def _check_names(recordings: Sequence[Path]) -> None:
                     "localize them one by one, with another --out"
                 )
             owners[name] = path
+    return list(owners)
 
 
 def check_rate(rate: int, name: str) -> None:

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from torchmcl.cli.options import Convention, Seed
+from torchmcl.cli.options import Convention, Overwrite, Seed
 from torchmcl.errors import UserError
 
 __all__ = ["COMMANDS", "evaluate_doa", "inspect", "localize", "simulate", "train_localizer"]
@@ -80,6 +80,7 @@ def inspect(
         bool, typer.Option("--skip-broken", help="Skip broken recordings, and list them.")
     ] = False,
     convention: Convention = "acn-n3d",
+    overwrite: Overwrite = False,
 ) -> None:
     """Summarize a data set or a recording: counts, overlaps, directions, a picture.
 
@@ -92,7 +93,7 @@ def inspect(
     from torchmcl.audio.foa import convention_named
     from torchmcl.audio.inspect import inspect as look
 
-    look(path, out, skip_broken=skip_broken, convention=convention_named(convention))
+    look(path, out, skip_broken=skip_broken, convention=convention_named(convention), overwrite=overwrite)
 
 
 def localize(
@@ -129,6 +130,7 @@ def localize(
     html: Annotated[
         bool, typer.Option("--html", help="Also NAME.html: a page with sound, map and timeline in one file.")
     ] = False,
+    overwrite: Overwrite = False,
 ) -> None:
     """Estimate directions over time in your own recordings: tracks, counts, a map and a timeline.
 
@@ -152,8 +154,18 @@ def localize(
         return
     if not recordings:
         raise UserError("RECORDINGS is missing: name at least one file, or say --live")
-    go(recordings, out, model=model or BUNDLED_MODEL, convention=convention, listening=listening)
+    go(
+        recordings,
+        out,
+        model=model or BUNDLED_MODEL,
+        convention=convention,
+        listening=listening,
+        overwrite=overwrite,
+    )
     if html:
+        from torchmcl.runs.outputs import claim_outputs
+
+        claim_outputs(out, [f"{path.stem}.html" for path in recordings], overwrite=overwrite)
         from torchmcl.web.recordings import write_page
 
         for path in recordings:
@@ -218,7 +230,7 @@ def evaluate_doa(
 
     Example: `torchmcl evaluate-doa runs/localize/concert.csv concert_truth.csv`
 
-    Prints localization error and recall, and F-score and error rate within 20 degrees.
+    Writes nothing; prints localization error and recall, and F-score and error rate within 20 degrees.
 
     Read more: docs/howto/localize.md
     """

@@ -9,9 +9,12 @@ from torchmcl.errors import UserError
 if TYPE_CHECKING:
     from torchmcl.runs.jobs import Local, Ray
 
-__all__ = ["Convention", "Preset", "Seed", "Settings", "place"]
+__all__ = ["Convention", "Overwrite", "Preset", "Seed", "Settings", "place"]
 
 Convention = Annotated[str, typer.Option(help="`acn-n3d`, `acn-sn3d` or `fuma`.")]
+Overwrite = Annotated[
+    bool, typer.Option("--overwrite", help="Replace files that this program did not write as well.")
+]
 Preset = Annotated[str, typer.Option(help="`paper`, as published, or `tuned`, as recommended.")]
 Seed = Annotated[int, typer.Option(help="The same seed gives the same results.")]
 Settings = Annotated[

@@ -1,0 +1,45 @@
+"""Files in a folder that may hold a person's files as well: only our own earlier output is replaced."""
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from torchmcl.errors import UserError
+from torchmcl.runs.files import locked, read_json, sweep, write_json
+
+__all__ = ["LIST", "claim_outputs"]
+
+LIST = ".torchmcl-files.json"
+"""The names of the files in a folder that this program wrote or was about to write."""
+
+
+def claim_outputs(folder: str | Path, names: Iterable[str], *, overwrite: bool = False) -> None:
+    """Make sure that files may be written, and note their names before they are.
+
+    Args:
+        folder: Of the files; it is made where missing.
+        names: Of the files that will be written.
+        overwrite: Replace files that this program did not write as well.
+    """
+    folder, names = Path(folder), list(names)
+    own = _listed(folder / LIST)
+    foreign = [name for name in names if name not in own and _is_there(folder / name)]
+    if foreign and not overwrite:
+        raise UserError(
+            f"{folder / foreign[0]}: is there and was not written by this program; "
+            "choose another --out, or say --overwrite"
+        )
+    with locked(folder):
+        sweep(folder)
+        write_json(folder / LIST, sorted({*_listed(folder / LIST), *names}))
+
+
+def _listed(path: Path) -> set[str]:
+    listed: Any = read_json(path) if path.is_file() else []
+    if not isinstance(listed, list) or not all(isinstance(name, str) for name in listed):
+        raise UserError(f"{path}: must hold a list of names; remove it, or choose another --out")
+    return set(listed)
+
+
+def _is_there(path: Path) -> bool:
+    return path.exists() or path.is_symlink()
