@@ -107,7 +107,11 @@ class RunFolder:
         self.checkpoint.unlink(missing_ok=True)
 
     def write(self, record: Record) -> None:
-        """Write a record into its file, with its provenance."""
+        """Write a record into its file, with its provenance.
+
+        Args:
+            record: A dataclass whose class names its file.
+        """
         write_record(self.path / record.file, record)
 
     def read(self, kind: type[R]) -> R | None:

@@ -18,7 +18,15 @@ class Bar:
 
     @contextmanager
     def stage(self, description: str, units: float) -> Iterator[Callable[[float], None]]:
-        """A part of the work worth so many units; what it yields advances the bar by a part of these."""
+        """A part of the work worth so many units; what it yields advances the bar by a part of these.
+
+        Args:
+            description: Shown beside the bar.
+            units: Of the whole stage.
+
+        Yields:
+            A function that advances the bar by so many units.
+        """
         self.progress.update(self.task, description=description)
         done = 0.0
 
@@ -34,7 +42,15 @@ class Bar:
 
 @contextmanager
 def bar(total: float, console: Console) -> Iterator[Bar]:
-    """A bar of `total` units on the console, gone when the work is done."""
+    """A bar of `total` units on the console, gone when the work is done.
+
+    Args:
+        total: Units of work.
+        console: Where it is shown.
+
+    Yields:
+        The bar.
+    """
     columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn(), TimeRemainingColumn())
     with Progress(*columns, console=console, transient=True) as progress:
         yield Bar(progress, progress.add_task("", total=total))

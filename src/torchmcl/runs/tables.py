@@ -41,7 +41,14 @@ class Column:
     suffix: str = ""
 
     def text(self, cell: Cell) -> str:
-        """A cell as text."""
+        """A cell as text.
+
+        Args:
+            cell: Of this column.
+
+        Returns:
+            What is shown.
+        """
         if cell is None:
             return ""
         if isinstance(cell, str):

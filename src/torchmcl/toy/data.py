@@ -23,6 +23,12 @@ class Samples(NamedTuple):
 def square_probs(t: Float[Tensor, "*batch"]) -> Float[Tensor, "*batch 4"]:
     """`P(S1) = P(S4) = (1 - t) / 2` and `P(S2) = P(S3) = t / 2`.
 
+    Args:
+        t: Times, `(*batch,)`.
+
+    Returns:
+        Probabilities of the squares S1 to S4, `(*batch, 4)`.
+
     >>> square_probs(torch.tensor(0.2))
     tensor([0.4000, 0.1000, 0.1000, 0.4000])
     """
@@ -33,6 +39,12 @@ def square_probs(t: Float[Tensor, "*batch"]) -> Float[Tensor, "*batch 4"]:
 def pair_probability(t: Float[Tensor, "*batch"]) -> Float[Tensor, "*batch"]:
     """`q(t)`, the probability of two targets in place of one: 1 at the ends, 0 in the middle, affine between.
 
+    Args:
+        t: Times, `(*batch,)`.
+
+    Returns:
+        `(*batch,)`.
+
     >>> pair_probability(torch.tensor([0.0, 0.25, 0.5, 1.0]))
     tensor([1.0000, 0.5000, 0.0000, 1.0000])
     """
@@ -41,6 +53,13 @@ def pair_probability(t: Float[Tensor, "*batch"]) -> Float[Tensor, "*batch"]:
 
 def density(y: Float[Tensor, "*batch 2"], t: Float[Tensor, "*#batch"]) -> Float[Tensor, "*batch"]:
     """The exact `p(y | t)`: the probability of the square that holds `y`, 0 outside.
+
+    Args:
+        y: Places, `(*batch, 2)`.
+        t: Times, broadcast against the places.
+
+    Returns:
+        The density at each place, `(*batch,)`.
 
     >>> density(torch.tensor([[-0.5, -0.5], [-0.5, 0.5], [3.0, 0.0]]), torch.tensor(0.2))
     tensor([0.4000, 0.1000, 0.0000])
@@ -53,7 +72,16 @@ def density(y: Float[Tensor, "*batch 2"], t: Float[Tensor, "*#batch"]) -> Float[
 def sample(
     t: Float[Tensor, "*batch"], shape: tuple[int, ...] = (), generator: torch.Generator | None = None
 ) -> Float[Tensor, "*sample_batch 2"]:
-    """Draws `(*shape, *batch, 2)` from `p(y | t)`: a square, then a uniform point of it."""
+    """Draws `(*shape, *batch, 2)` from `p(y | t)`: a square, then a uniform point of it.
+
+    Args:
+        t: Times, `(*batch,)`.
+        shape: Leading axes of the draws.
+        generator: Of the random numbers; the global one by default.
+
+    Returns:
+        `(*shape, *batch, 2)`.
+    """
     uniforms = torch.rand((*shape, *t.shape, 4), generator=generator, device=t.device, dtype=t.dtype)
     place, choice, side = uniforms[..., :2], uniforms[..., 2], uniforms[..., 3] < 0.5
     left = side.to(t.dtype)
@@ -65,6 +93,15 @@ def draw(n: int, seed: int, *, outliers: float = 0.0, device: str | torch.device
     """`n` times, uniform in [0, 1], with two targets where a coin of probability `q(t)` says so, else with one.
 
     A share `outliers` of the targets is drawn from a bivariate Cauchy distribution instead.
+
+    Args:
+        n: How many times.
+        seed: Of the random numbers.
+        outliers: The share of targets that are outliers.
+        device: Where the tensors are made.
+
+    Returns:
+        Times, targets and which of these exist.
 
     >>> t, targets, active = draw(1000, seed=0)
     >>> t.shape, targets.shape, active.any(-1).all()
@@ -85,7 +122,14 @@ def draw(n: int, seed: int, *, outliers: float = 0.0, device: str | torch.device
 def grid(
     t: Float[Tensor, "*batch"], size: int = 100
 ) -> tuple[Float[Tensor, "points 2"], Float[Tensor, "*batch points"]]:
-    """The centres of `size x size` equal cells of [-1, 1]^2, and the mass of `p(y | t)` in each of them.
+    """The centers of `size x size` equal cells of [-1, 1]^2, and the mass of `p(y | t)` in each of them.
+
+    Args:
+        t: Times, `(*batch,)`.
+        size: Cells a side; even.
+
+    Returns:
+        The centers `(points, 2)` and the masses `(*batch, points)`.
 
     >>> points, mass = grid(torch.tensor([0.0, 0.3]), size=10)
     >>> points.shape, mass.sum(-1)

@@ -41,12 +41,26 @@ BLUES = LinearSegmentedColormap.from_list("scores", ["#f4f8fd", "#a4c6ef", "#256
 
 
 def scale(highest: float) -> ScalarMappable:
-    """The colours of scores between 0 and `highest`."""
+    """The colors of scores between 0 and `highest`.
+
+    Args:
+        highest: The score with the darkest color.
+
+    Returns:
+        The color map.
+    """
     return ScalarMappable(Normalize(0, highest), BLUES)
 
 
 def frame(axis: Axes, low: float = -1.0, high: float = 1.0, title: str = "") -> None:
-    """A square axis with three ticks a side."""
+    """A square axis with three ticks a side.
+
+    Args:
+        axis: Where to draw.
+        low: The lowest coordinate shown.
+        high: The highest.
+        title: Above the axis.
+    """
     axis.set(xlim=(low, high), ylim=(low, high), aspect="equal", title=title)
     ticks = np.linspace(low, high, 3)
     axis.set_xticks(ticks)
@@ -54,7 +68,16 @@ def frame(axis: Axes, low: float = -1.0, high: float = 1.0, title: str = "") -> 
 
 
 def samples(axis: Axes, t: float, count: int, seed: int = 0, size: float = 2.0, alpha: float = 0.45) -> None:
-    """Draws from p(y | t) as green dots."""
+    """Draws from p(y | t) as green dots.
+
+    Args:
+        axis: Where to draw.
+        t: The time.
+        count: How many.
+        seed: Of the draws.
+        size: Of a dot.
+        alpha: Its opacity.
+    """
     y = sample(torch.tensor(t), (count,), torch.Generator().manual_seed(seed)).numpy()
     axis.scatter(y[:, 0], y[:, 1], s=size, c=SAMPLES, alpha=alpha, linewidths=0, zorder=1.5)
 
@@ -66,7 +89,15 @@ def marks(
     colors: ScalarMappable | None = None,
     size: float = 26.0,
 ) -> None:
-    """The hypotheses as markers, coloured by their probability if `colors` are given."""
+    """The hypotheses as markers, colored by their probability if `colors` are given.
+
+    Args:
+        axis: Where to draw.
+        hypotheses: At one time.
+        method: Decides color and marker.
+        colors: Of the probabilities.
+        size: Of a marker.
+    """
     style = STYLES[method]
     points = hypotheses.points.numpy()
     if colors is not None:
@@ -92,7 +123,15 @@ def marks(
 def cells(
     axis: Axes, hypotheses: Hypotheses, colors: ScalarMappable, low: float = -1.0, high: float = 1.0
 ) -> None:
-    """The Voronoi cells inside a square, coloured by the probability of their hypotheses."""
+    """The Voronoi cells inside a square, colored by the probability of their hypotheses.
+
+    Args:
+        axis: Where to draw.
+        hypotheses: At one time.
+        colors: Of the probabilities.
+        low: The lowest coordinate of the square.
+        high: The highest.
+    """
     points = hypotheses.points.double()
     corner = points.new_ones(2)
     shapes = polygons.planar_cells(points, low * corner, high * corner)[..., :2] + points[:, None]
@@ -105,7 +144,15 @@ def cells(
 def cell_means(
     axis: Axes, points: Float[Tensor, "hypotheses 2"], t: float, count: int = 35_000, seed: int = 0
 ) -> None:
-    """The mean of the samples in each cell as red points."""
+    """The mean of the samples in each cell as red points.
+
+    Args:
+        axis: Where to draw.
+        points: `(hypotheses, 2)`.
+        t: The time.
+        count: Of samples.
+        seed: Of the draws.
+    """
     means = sample_means(points, t, count, seed)
     axis.scatter(means[:, 0], means[:, 1], s=7, c=MEANS, linewidths=0, zorder=5)
 
@@ -113,7 +160,17 @@ def cell_means(
 def sample_means(
     points: Float[Tensor, "hypotheses 2"], t: float, count: int, seed: int = 0
 ) -> NDArray[np.float64]:
-    """The means of `count` draws from p(y | t) in the cells that hold any."""
+    """The means of `count` draws from p(y | t) in the cells that hold any.
+
+    Args:
+        points: `(hypotheses, 2)`.
+        t: The time.
+        count: Of samples.
+        seed: Of the draws.
+
+    Returns:
+        `(cells with samples, 2)`.
+    """
     random = torch.Generator().manual_seed(seed)
     y = sample(torch.tensor(t, dtype=torch.float64), (count,), random)
     cell = Hypotheses(points.double()).cells(y)

@@ -27,7 +27,7 @@ class Evaluation:
     `emd_mean` is noise-free, against p(y | t) on a grid; `emd_mean_sampled` is against samples, as in the paper.
     `oracle_mean` is the mean distance to the nearest hypothesis. `centroid_error` is the distance of hypotheses
     to the exact mean of p(y | t) in their cells, over cells with a mass above 0.5 %, `score_error` the absolute
-    difference between normalised score and exact mass of a cell. `winner_entropy` is that of the histogram of
+    difference between normalized score and exact mass of a cell. `winner_entropy` is that of the histogram of
     winners over the validation set, in nats.
     """
 
@@ -41,7 +41,15 @@ class Evaluation:
 
 
 def predict(network: nn.Module, t: Float[Tensor, "*batch"]) -> Hypotheses:
-    """The hypotheses at the times `t`, in double precision."""
+    """The hypotheses at the times `t`, in double precision.
+
+    Args:
+        network: From times to hypotheses.
+        t: Times, `(*batch,)`.
+
+    Returns:
+        Hypotheses `(*batch, hypotheses, 2)`.
+    """
     with torch.no_grad():
         return network(t[..., None].float()).to(torch.float64)
 
@@ -56,7 +64,20 @@ def evaluate(
     seed: int = 0,
     advance: Callable[[], None] = lambda: None,
 ) -> Evaluation:
-    """Compare the hypotheses at each time with p(y | t), on a grid of `size x size` and by `samples` draws."""
+    """Compare the hypotheses at each time with p(y | t), on a grid of `size x size` and by `samples` draws.
+
+    Args:
+        hypotheses: Of each time.
+        t: Times, `(times,)`.
+        entropy: Of the winners.
+        size: Cells a side of the grid.
+        samples: Draws for each time.
+        seed: Of the draws.
+        advance: Called after each time.
+
+    Returns:
+        The numbers.
+    """
     exact = exact_emd(hypotheses, t, size=size, advance=advance)
     drawn = sampled_emd(hypotheses, t, samples=samples, seed=seed)
     places, mass = grid(t, size)
@@ -81,7 +102,17 @@ def exact_emd(
     size: int = 100,
     advance: Callable[[], None] = lambda: None,
 ) -> Float[Tensor, "times"]:
-    """The EMD between the hypotheses and p(y | t) on a grid: no sampling, so no noise."""
+    """The EMD between the hypotheses and p(y | t) on a grid: no sampling, so no noise.
+
+    Args:
+        hypotheses: Of each time.
+        t: Times, `(times,)`.
+        size: Cells a side of the grid.
+        advance: Called after each time.
+
+    Returns:
+        One value for each time.
+    """
     places, masses = grid(t, size)
     values = []
     for points, probs, mass in zip(hypotheses.points, hypotheses.probs, masses, strict=True):
@@ -93,7 +124,17 @@ def exact_emd(
 def sampled_emd(
     hypotheses: Hypotheses, t: Float[Tensor, "times"], *, samples: int = 1000, seed: int = 0
 ) -> Float[Tensor, "times"]:
-    """The EMD to equally weighted draws from p(y | t), as in the paper; the draws are the same for all models."""
+    """The EMD to equally weighted draws from p(y | t), as in the paper; the draws are the same for all models.
+
+    Args:
+        hypotheses: Of each time.
+        t: Times, `(times,)`.
+        samples: Draws for each time.
+        seed: Of the draws.
+
+    Returns:
+        One value for each time.
+    """
     random = torch.Generator().manual_seed(seed)
     return emd(hypotheses, sample(t, (samples,), random).movedim(0, 1))
 
@@ -102,6 +143,14 @@ def winner_entropy(network: nn.Module, data: Samples, chunk: int = 5000) -> floa
     """The entropy, in nats, of how often each hypothesis wins a target; `log K` when all do equally often.
 
     A sample counts once for each hypothesis that wins any of its targets.
+
+    Args:
+        network: From times to hypotheses.
+        data: Times and targets.
+        chunk: Samples predicted at once.
+
+    Returns:
+        The entropy in nats.
     """
     counts = []
     for t, targets, active in zip(*(part.split(chunk) for part in data), strict=True):

@@ -37,7 +37,14 @@ LOOK: Any = {
 
 
 def figure1(run: Run) -> Figure:
-    """EMD against t on the left; predictions and tessellations at three times on the right."""
+    """EMD against t on the left; predictions and tessellations at three times on the right.
+
+    Args:
+        run: All models of a seed.
+
+    Returns:
+        The figure.
+    """
     with rc_context(LOOK):
         figure = Figure(figsize=(12.2, 5.6))
         halves = figure.add_gridspec(
@@ -57,7 +64,13 @@ def figure1(run: Run) -> Figure:
 
 
 def animation(run: Run, path: Path, method: Method = "rmcl") -> None:
-    """Write a GIF of the hypotheses settling, from the first step to the last."""
+    """Write a GIF of the hypotheses settling, from the first step to the last.
+
+    Args:
+        run: All models of a seed.
+        path: The GIF to write.
+        method: Whose hypotheses are shown.
+    """
     trained = run.outcomes[method].trained
     with rc_context(LOOK):
         figure = Figure(figsize=(9.0, 3.3), dpi=80)
@@ -135,7 +148,7 @@ def _inference_panels(figure: Figure, where: Any, run: Run) -> None:
     place = axes[0, 2].get_position()
     lowest = axes[1, 2].get_position().y0
     bar = figure.colorbar(colors, cax=figure.add_axes((0.94, lowest, 0.012, place.y1 - lowest)))
-    bar.set_label("normalised score of rMCL")
+    bar.set_label("normalized score of rMCL")
 
 
 def _predictions(axis: Axes, t: float, at: dict[Method, Hypotheses], colors: ScalarMappable) -> None:
@@ -154,7 +167,14 @@ def _tessellation(axis: Axes, t: float, hypotheses: Hypotheses, colors: ScalarMa
 
 
 def legend_of(methods: Iterable[Method]) -> list[Line2D]:
-    """Entries for the methods, the floor, samples and cell means."""
+    """Entries for the methods, the floor, samples and cell means.
+
+    Args:
+        methods: Those that are shown.
+
+    Returns:
+        Handles for a legend.
+    """
 
     def entry(label: str, color: str, marker: str, size: float = 6.0, line: Any = "none") -> Line2D:
         return Line2D([], [], color=color, marker=marker, markersize=size, linestyle=line, label=label)

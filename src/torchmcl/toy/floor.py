@@ -28,6 +28,14 @@ def quantization_error(
 ) -> Float[Tensor, "*batch"]:
     """The mean distance of `p(y | t)`, on a grid, to the nearest point: the EMD under the best weights.
 
+    Args:
+        points: `(*batch, hypotheses, 2)`.
+        t: The time.
+        size: Cells a side of the grid.
+
+    Returns:
+        `(*batch,)`.
+
     >>> quantization_error(torch.zeros(1, 2), torch.tensor(0.5)).round(decimals=3)
     tensor(0.7650)
     """
@@ -45,6 +53,15 @@ def lloyd(
     """Move each point towards the geometric median of its cell, by steps that never raise the error.
 
     Each iteration is a step of Weiszfeld's: the mean of the cell under weights that are one over the distance.
+
+    Args:
+        points: Where to start, `(*batch, hypotheses, 2)`.
+        t: The time.
+        size: Cells a side of the grid.
+        iterations: How many.
+
+    Returns:
+        The moved points.
     """
     places, mass = grid(t.to(points.dtype), size)
     places, mass = places[mass > 0], mass[mass > 0]
@@ -99,7 +116,14 @@ def stored() -> dict[float, list[list[float]]]:
 
 
 def floor(size: int = 100) -> Float[Tensor, "times"]:
-    """The least EMD that 20 weighted points can have at each of `TIMES`, symmetric in t."""
+    """The least EMD that 20 weighted points can have at each of `TIMES`, symmetric in t.
+
+    Args:
+        size: Cells a side of the grid.
+
+    Returns:
+        The least EMD at each of `TIMES`.
+    """
     half = [
         quantization_error(torch.tensor(points, dtype=torch.float64), torch.tensor(t), size)
         for t, points in stored().items()

@@ -32,7 +32,7 @@ NAMES: dict[Method, str] = {
 
 KINK_SLOPE = 3.0
 """Of the units of the first layer, each of which bends at a time in [0, 1], more of them near the ends: there the
-distribution is furthest from uniform, and a network has neighbours on one side only."""
+distribution is furthest from uniform, and a network has neighbors on one side only."""
 
 SQUARE = Box([-1, -1], [1, 1])
 """Where all targets lie that are not outliers."""
@@ -40,6 +40,13 @@ SQUARE = Box([-1, -1], [1, 1])
 
 def build(method: Method, settings: Settings) -> nn.Module:
     """A network from times `(n, 1)` to `Hypotheses`: three layers, the last of them the head of all hypotheses.
+
+    Args:
+        method: Which model.
+        settings: Sizes and starting values.
+
+    Returns:
+        The untrained network.
 
     >>> build("rmcl", Settings("tiny", units=8, hypotheses=5))
     Sequential(
@@ -68,6 +75,13 @@ def loss_of(method: Method, settings: Settings) -> Loss:
 
     The members of `ie` learn from the nearer of two targets, as in the paper; those of `ie_mean` from all of
     them and by the squared distance, whose minimum is the conditional mean.
+
+    Args:
+        method: Which model.
+        settings: Weights of the scores.
+
+    Returns:
+        A function of hypotheses, targets and active.
     """
     losses: dict[Method, Loss] = {
         "rmcl": partial(rmcl_loss, beta=settings.beta),

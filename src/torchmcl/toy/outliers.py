@@ -111,7 +111,14 @@ def _outcomes(settings: Settings, seed: int, out: Path, console: Console, size: 
 
 
 def figure(outcomes: dict[Case, Outcome]) -> Figure:
-    """Sorted scores at t = 0.6; at three times, predictions in the square and cells in the plane."""
+    """Sorted scores at t = 0.6; at three times, predictions in the square and cells in the plane.
+
+    Args:
+        outcomes: The models by case.
+
+    Returns:
+        The figure.
+    """
     with rc_context(figures.LOOK):
         made = Figure(figsize=(12.2, 5.6))
         halves = made.add_gridspec(
@@ -130,7 +137,7 @@ def figure(outcomes: dict[Case, Outcome]) -> Figure:
         axes[1, 0].set_ylabel("cells in the plane")
         low, high = axes[1, 2].get_position().y0, axes[0, 2].get_position().y1
         scale = made.colorbar(colors, cax=made.add_axes((0.94, low, 0.012, high - low)))
-        scale.set_label("normalised score of rMCL")
+        scale.set_label("normalized score of rMCL")
         made.legend(
             handles=[entry for entry in figures.legend_of(("rmcl", "smcl")) if entry.get_label() in LEGEND],
             loc="lower right",

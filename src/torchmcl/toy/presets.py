@@ -82,7 +82,14 @@ PRESETS = {settings.name: settings for settings in (PAPER, TUNED)}
 
 
 def preset(name: str) -> Settings:
-    """The settings of that name."""
+    """The settings of that name.
+
+    Args:
+        name: `paper` or `tuned`.
+
+    Returns:
+        The settings; an unknown name is a `UserError`.
+    """
     if name not in PRESETS:
         raise UserError(f"--preset must be one of {', '.join(PRESETS)}, got {name!r}")
     return PRESETS[name]

@@ -1,7 +1,7 @@
 """The EMD between a few weighted points and a density on a fine grid, by its dual.
 
 `max_v  sum_k w_k v_k + sum_j m_j min_k (c_jk - v_k)` has one variable for each point, where the plan has one for
-each pair. The minimum is smoothed, `-eps log sum_k exp((v_k - c_jk) / eps)`, and maximised by Newton's method
+each pair. The minimum is smoothed, `-eps log sum_k exp((v_k - c_jk) / eps)`, and maximized by Newton's method
 while `eps` falls. The value is that of the dual itself at the end: never above the EMD, and below it by
 less than what is worth writing down. It also takes hypotheses that all but coincide, where the network simplex
 takes seconds for each problem.
@@ -25,6 +25,14 @@ def dual_emd(
     weights: Float[Tensor, "hypotheses"],
 ) -> Float[Tensor, ""]:
     """The transport cost between `mass` and `weights`, each divided by its total; points without weight take no part.
+
+    Args:
+        cost: Distances, `(places, hypotheses)`.
+        mass: Of the places.
+        weights: Of the hypotheses.
+
+    Returns:
+        The transport cost.
 
     >>> cost = torch.tensor([[0.0, 2.0], [2.0, 0.0]], dtype=torch.float64)
     >>> dual_emd(cost, torch.tensor([0.5, 0.5]).double(), torch.tensor([0.75, 0.25]).double())

@@ -37,7 +37,15 @@ class Trained:
 
 
 def samples(settings: Settings, seed: int) -> tuple[Samples, Samples]:
-    """The training and the validation set of a seed; outliers corrupt both."""
+    """The training and the validation set of a seed; outliers corrupt both.
+
+    Args:
+        settings: Sizes of the sets, and the share of outliers.
+        seed: Of the draws.
+
+    Returns:
+        Training and validation set.
+    """
     sizes = settings.training_samples, settings.validation_samples
     seeds = np.random.SeedSequence(seed).generate_state(2).tolist()
     training, validation = (
@@ -47,13 +55,29 @@ def samples(settings: Settings, seed: int) -> tuple[Samples, Samples]:
 
 
 def epochs(method: Method, settings: Settings) -> int:
-    """For how many epochs a method is trained."""
+    """For how many epochs a method is trained.
+
+    Args:
+        method: Which model.
+        settings: Of the training.
+
+    Returns:
+        The number of epochs.
+    """
     own: dict[Method, int] = {"ie": settings.ensemble_epochs, "ie_mean": settings.mean_epochs}
     return own.get(method, settings.epochs)
 
 
 def steps(method: Method, settings: Settings) -> int:
-    """For how many steps a method is trained."""
+    """For how many steps a method is trained.
+
+    Args:
+        method: Which model.
+        settings: Of the training.
+
+    Returns:
+        The number of steps.
+    """
     return epochs(method, settings) * -(-settings.training_samples // settings.batch_size)
 
 

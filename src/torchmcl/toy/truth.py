@@ -21,6 +21,13 @@ class CellTruth(NamedTuple):
 def cell_truth(points: Float[Tensor, "*batch hypotheses 2"], t: Float[Tensor, "*batch"]) -> CellTruth:
     """Exact, by cutting the cells along the four squares, in each of which the density is constant.
 
+    Args:
+        points: `(*batch, hypotheses, 2)`.
+        t: Times, `(*batch,)`.
+
+    Returns:
+        Masses and means of the cells.
+
     >>> import torch
     >>> truth = cell_truth(torch.tensor([[-0.5, 0.0], [0.5, 0.0]]), torch.tensor(0.0))
     >>> truth.mass, truth.mean[0]
@@ -32,9 +39,9 @@ def cell_truth(points: Float[Tensor, "*batch hypotheses 2"], t: Float[Tensor, "*
     squares = precise.expand(4, *points.shape)
     triangles = polygons.fan(polygons.planar_cells(squares, low, low + 1))
     areas = polygons.planar_areas(triangles)
-    centres = triangles[..., :2].mean(-2)
+    centers = triangles[..., :2].mean(-2)
     probs = square_probs(t.double()).movedim(-1, 0)[..., None]
     mass = (probs * areas.sum(-1)).sum(0)
-    moment = (probs[..., None] * (areas[..., None] * centres).sum(-2)).sum(0)
+    moment = (probs[..., None] * (areas[..., None] * centers).sum(-2)).sum(0)
     mean = precise + moment / mass[..., None]
     return CellTruth(mass.to(points.dtype), mean.to(points.dtype))

@@ -64,6 +64,10 @@ def seed_epoch(seed: int, number: int) -> None:
 
     Without a GPU by the generator itself: `torch.manual_seed` then notes where it was called from, which takes longer
     than a step of a small network.
+
+    Args:
+        seed: Of the training.
+        number: Of the epoch or the batch.
     """
     value = (1_000_003 * seed + number) % 2**63
     if torch.cuda.is_available() or torch.backends.mps.is_available():

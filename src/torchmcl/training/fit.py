@@ -36,7 +36,16 @@ __all__ = ["Fitted", "Hardware", "Optimization", "fit", "quiet"]
 
 
 def fused_adamw(parameters: Iterable[nn.Parameter], *, lr: float, weight_decay: float) -> Optimizer:
-    """AdamW in one kernel for all parameters."""
+    """AdamW in one kernel for all parameters.
+
+    Args:
+        parameters: Of the network.
+        lr: The learning rate.
+        weight_decay: Decoupled.
+
+    Returns:
+        The optimizer.
+    """
     return AdamW(parameters, lr=lr, weight_decay=weight_decay, fused=True)
 
 

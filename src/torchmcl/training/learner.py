@@ -69,7 +69,14 @@ class Learner(LightningModule):
         self.metrics = MetricCollection(dict(metrics or {}), compute_groups=False)
 
     def forward(self, inputs: Any) -> Hypotheses:
-        """The network's hypotheses for a batch of inputs."""
+        """The network's hypotheses for a batch of inputs.
+
+        Args:
+            inputs: A batch of them.
+
+        Returns:
+            The hypotheses.
+        """
         return self.network(inputs)
 
     def configure_optimizers(self) -> Optimizer:
@@ -97,7 +104,12 @@ class Learner(LightningModule):
             batches.set_epoch(self.current_epoch)
 
     def training_step(self, batch: Sequence[Any], batch_idx: int) -> None:
-        """Take a step of the optimizer with a batch, or one with each batch of a block."""
+        """Take a step of the optimizer with a batch, or one with each batch of a block.
+
+        Args:
+            batch: Inputs, targets, active.
+            batch_idx: Its number in the epoch.
+        """
         if self.block == 1:
             self._step(batch, batch_idx)
             return
@@ -142,7 +154,15 @@ class Learner(LightningModule):
             self.log_dict(self.loss.numbers)
 
     def validation_step(self, batch: Sequence[Any], batch_idx: int) -> dict[str, Hypotheses]:
-        """Log loss and metrics of a batch; returns its hypotheses for callbacks."""
+        """Log loss and metrics of a batch; returns its hypotheses for callbacks.
+
+        Args:
+            batch: Inputs, targets, active.
+            batch_idx: Its number.
+
+        Returns:
+            `{"hypotheses": ...}`.
+        """
         inputs, targets, active = _parts(batch)
         hypotheses = self.network(inputs)
         loss = self.loss(hypotheses, targets, active)

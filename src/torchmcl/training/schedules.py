@@ -29,17 +29,41 @@ Schedule = Callable[[float, float], float]
 
 
 def constant(epoch: float, epochs: float) -> float:
-    """The same rate throughout."""
+    """The same rate throughout.
+
+    Args:
+        epoch: Epochs done, with their fraction.
+        epochs: Of the whole training.
+
+    Returns:
+        The factor of the learning rate.
+    """
     return 1.0
 
 
 def cosine(epoch: float, epochs: float) -> float:
-    """From 1 to 0 along half a cosine."""
+    """From 1 to 0 along half a cosine.
+
+    Args:
+        epoch: Epochs done, with their fraction.
+        epochs: Of the whole training.
+
+    Returns:
+        The factor of the learning rate.
+    """
     return 0.5 * (1 + math.cos(math.pi * min(epoch / epochs, 1.0)))
 
 
 def flat_cosine(epoch: float, epochs: float) -> float:
-    """1 in the first half, then to 0 along half a cosine."""
+    """1 in the first half, then to 0 along half a cosine.
+
+    Args:
+        epoch: Epochs done, with their fraction.
+        epochs: Of the whole training.
+
+    Returns:
+        The factor of the learning rate.
+    """
     return 1.0 if epoch < epochs / 2 else cosine(2 * epoch - epochs, epochs)
 
 
