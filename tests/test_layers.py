@@ -19,7 +19,7 @@ LAYERS = {
     "training": {"runs", "training"},
     "application": {"audio", "images", "tabular", "toy", "trajectories"},
     "experiments": {"experiments"},
-    "command": {"__main__", "cli", "web"},
+    "command": {"__main__", "cli", "demo", "web"},
 }  # fmt: skip
 ORDER = list(LAYERS)
 

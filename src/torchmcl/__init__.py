@@ -56,7 +56,7 @@ if TYPE_CHECKING:
     from torchmcl.tabular.classifier import MCLClassifier
     from torchmcl.tabular.regressor import MCLRegressor
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 __all__ = [
     "Assignment",

@@ -12,19 +12,20 @@ from typing import Annotated, Any
 
 import typer
 
-from torchmcl.cli import audio, classify, doctor, experiments, tabular, toy, trajectories, web
+from torchmcl.cli import audio, classify, demo, doctor, experiments, tabular, toy, trajectories, web
 from torchmcl.errors import UserError
 
 __all__ = ["GROUPS", "app", "main"]
 
 GROUPS = (
-    toy,
+    demo,
     tabular,
-    classify,
-    audio,
-    experiments,
     trajectories,
+    audio,
     web,
+    classify,
+    toy,
+    experiments,
     doctor,
 )
 

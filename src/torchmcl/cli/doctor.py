@@ -10,7 +10,7 @@ from importlib.util import find_spec
 
 __all__ = ["COMMANDS", "OPTIONAL", "OptionalModule", "doctor", "explain_missing", "report"]
 
-REQUIRED = ("torch", "lightning", "torchmetrics", "numpy", "scipy", "scikit-learn", "POT", "hydra-core")
+REQUIRED = ("torch", "lightning", "torchmetrics", "numpy", "scipy", "scikit-learn", "pandas", "POT", "hydra-core")
 
 
 @dataclass(frozen=True)
@@ -34,8 +34,20 @@ class OptionalModule:
 
 OPTIONAL = (
     OptionalModule("soundfile", "audio", "reading and writing sound"),
+    OptionalModule("sofar", "audio", "reading measured room responses (SOFA)"),
     OptionalModule("tensorboard", "audio", "the log of a training run"),
+    OptionalModule("pyarrow", "tables", "reading Parquet files"),
+    OptionalModule("fastapi", "web", "the page of torchmcl serve"),
+    OptionalModule("uvicorn", "web", "the server of torchmcl serve"),
+    OptionalModule("onnx", "export", "writing ONNX files"),
+    OptionalModule("onnxscript", "export", "translating networks to ONNX"),
+    OptionalModule("onnxruntime", "export", "running ONNX files"),
+    OptionalModule("huggingface_hub", "hub", "sharing models on the Hugging Face Hub"),
     OptionalModule("ray", "cluster", "a study on many machines"),
+    OptionalModule("ngboost", "bench", "NGBoost in the study of tables"),
+    OptionalModule("zuko", "bench", "normalizing flows in the study of tables"),
+    OptionalModule("lightgbm", "bench", "quantile boosting in the study of tables"),
+    OptionalModule("mapie", "bench", "conformal calibration in the study of tables"),
 )
 
 
