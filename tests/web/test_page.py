@@ -9,6 +9,7 @@ import urllib.request
 from collections.abc import Iterator
 from typing import Any
 
+import numpy as np
 import pytest
 from playwright.sync_api import Page, sync_playwright
 
@@ -104,10 +105,28 @@ def test_a_wrong_file_is_told_in_a_sentence(server, browser, tmp_path):
 
 def test_doors_are_reached_by_keyboard(server, browser):
     tab, wrong = opened(browser, server, 1280)
-    until(tab, "document.getElementById('tab-tables').hidden")
     tab.focus("#tab-recordings")
     tab.keyboard.press("ArrowRight")
-    assert tab.evaluate("document.activeElement.id") == "tab-tracks"
-    assert tab.is_visible("#door-tracks")
+    assert tab.evaluate("document.activeElement.id") == "tab-tables"
+    assert tab.is_visible("#door-tables")
     assert not tab.is_visible("#door-recordings")
+    assert wrong == []
+
+
+def test_a_table_is_trained_on_and_new_rows_are_predicted(server, browser, tmp_path):
+    tab, wrong = opened(browser, server, 1280)
+    rng = np.random.default_rng(0)
+    x = rng.uniform(size=(120, 2))
+    lines = [f"{a:.3f},{b:.3f},{a + rng.normal(0, 0.1):.3f}" for a, b in x]
+    (tmp_path / "small.csv").write_text("\n".join(["a,b,y", *lines]))
+    (tmp_path / "new.csv").write_text("a,b\n0.5,0.5\n0.1,0.9\n")
+    tab.click("#tab-tables")
+    tab.set_input_files("#file-tables", tmp_path / "small.csv")
+    until(tab, "!document.getElementById('fit').disabled")
+    assert tab.input_value("#target") == "y"
+    tab.click("#fit")
+    tab.wait_for_selector("#result:not([hidden]) iframe", timeout=120_000)
+    tab.set_input_files("#file-predictions", tmp_path / "new.csv")
+    tab.wait_for_selector("#preview table", timeout=60_000)
+    assert tab.locator("#preview tr").count() == 3
     assert wrong == []

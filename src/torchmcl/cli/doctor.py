@@ -10,7 +10,17 @@ from importlib.util import find_spec
 
 __all__ = ["COMMANDS", "OPTIONAL", "OptionalModule", "doctor", "explain_missing", "report"]
 
-REQUIRED = ("torch", "lightning", "torchmetrics", "numpy", "scipy", "scikit-learn", "pandas", "POT", "hydra-core")
+REQUIRED = (
+    "torch",
+    "lightning",
+    "torchmetrics",
+    "numpy",
+    "scipy",
+    "scikit-learn",
+    "pandas",
+    "POT",
+    "hydra-core",
+)
 
 
 @dataclass(frozen=True)

@@ -6,10 +6,12 @@ from pathlib import Path
 from rich.console import Console
 
 from torchmcl.audio.localizer import localize
-from torchmcl.demo.data import write_tracks
+from torchmcl.demo.data import TARGET, write_table, write_tracks
+from torchmcl.demo.figure import draw_table
 from torchmcl.demo.page import Door, index_page
 from torchmcl.runs.files import make_folder, write_text
-from torchmcl.toy.command import toy
+from torchmcl.tabular.command import FitSettings, fit_table
+from torchmcl.toy.experiment import toy
 from torchmcl.toy.presets import preset
 from torchmcl.trajectories.forecast import forecast_all, forecast_frame
 from torchmcl.trajectories.stream import Source
@@ -50,6 +52,21 @@ def _toy(out: Path, console: Console) -> Door:
     )
 
 
+def _table(out: Path, console: Console) -> Door:
+    path, folder = out / "diabetes.csv", out / "table"
+    write_table(path)
+    fit_table(FitSettings(str(path), (TARGET,)), folder)
+    draw_table(path, folder, out / "table.png")
+    return Door(
+        "A table",
+        "How far diabetes progresses within a year: the predicted distribution for an average patient with a growing "
+        "body mass index, and all patients. The report has coverage, calibration and the columns that matter.",
+        f"torchmcl fit {path} --target {TARGET} --out {folder}",
+        "table.png",
+        [("Report", "table/report.html"), ("Numbers", "table/metrics.json")],
+    )
+
+
 def _tracks(out: Path, console: Console) -> Door:
     path, folder = out / "tracks.txt", out / "tracks"
     write_tracks(path)
@@ -58,7 +75,8 @@ def _tracks(out: Path, console: Console) -> Door:
     return Door(
         "Pedestrians",
         "Twenty futures for each pedestrian of a made-up crossing, 4.8 s ahead; wider lines are more probable.",
-        f"torchmcl forecast {path} --out {folder}\ntorchmcl forecast {path} --all-frames --page --out {folder / 'scene'}",
+        f"torchmcl forecast {path} --out {folder}\n"
+        f"torchmcl forecast {path} --all-frames --page --out {folder / 'scene'}",
         "tracks/plan.png",
         [("Futures that move", "tracks/scene/scene.html"), ("Table", "tracks/futures.csv")],
     )
@@ -79,6 +97,7 @@ def _recording(out: Path, console: Console) -> Door:
 
 DOORS: dict[str, Callable[[Path, Console], Door]] = {
     "Toy experiment": _toy,
+    "A table": _table,
     "Pedestrians": _tracks,
     "A recording": _recording,
 }

@@ -58,7 +58,8 @@ class Analysis:
 
     def status(self) -> dict[str, Any]:
         """What a client is told."""
-        files = sorted(path.name for path in self.results.iterdir()) if self.state == "done" else []
+        done = self.results.iterdir() if self.state == "done" else ()
+        files = sorted(path.name for path in done if path.is_file())
         return {
             "id": self.id,
             "kind": self.kind,

@@ -21,7 +21,7 @@ from torchmcl.web.work import KINDS, example_recording
 
 __all__ = ["create_app", "serve"]
 
-Kind = Literal["recordings", "tracks"]
+Kind = Literal["recordings", "tables", "predictions", "tracks"]
 
 CONFINED = (
     "sandbox allow-scripts; default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; "
@@ -133,15 +133,20 @@ def _add_api(app: FastAPI, limits: Limits) -> None:
         request: Request,
         kind: Kind,
         name: Annotated[str, Query(max_length=300)] = "upload",
+        target: Annotated[list[str] | None, Query(max_length=20)] = None,
+        model: Annotated[str, Query(max_length=64)] = "",
         format: Annotated[str, Query(max_length=20)] = "",
     ) -> dict[str, Any]:
         """Upload a file as the body of the request and start its analysis.
 
-        `name` is for display, `format` is the convention of the channels of a recording.
+        `name` is for display. `target` names the columns to predict (tables), `model` the analysis whose model
+        predicts (predictions), `format` the convention of the channels (recordings).
         """
         analyses: Analyses = _analyses(request)
         check_length(request.headers.get("content-length"), limits, analyses.root)
-        options = {"format": format}
+        options = {"targets": "\n".join(target or []), "format": format}
+        if kind == "predictions":
+            options["model"] = str(_found(request, model).results / "model")
         if request.app.state.uploads.locked():
             raise UserError("the server is busy; try again in a minute")
         async with request.app.state.uploads:

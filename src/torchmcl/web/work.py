@@ -59,6 +59,20 @@ def _recording(
     analyze_recording(source, results, name, options.get("format") or None, progress)
 
 
+def _table(source: Path, results: Path, name: str, options: Mapping[str, str], progress: Progress) -> None:
+    from torchmcl.web.tables import analyze_table
+
+    analyze_table(source, results, options["targets"].split("\n"), progress)
+
+
+def _prediction(
+    source: Path, results: Path, name: str, options: Mapping[str, str], progress: Progress
+) -> None:
+    from torchmcl.web.tables import predict_rows
+
+    predict_rows(source, results, Path(options["model"]), progress)
+
+
 def _tracks(source: Path, results: Path, name: str, options: Mapping[str, str], progress: Progress) -> None:
     from torchmcl.web.tracks import analyze_tracks
 
@@ -67,5 +81,7 @@ def _tracks(source: Path, results: Path, name: str, options: Mapping[str, str], 
 
 KINDS: dict[str, Callable[[Path, Path, str, Mapping[str, str], Progress], None]] = {
     "recordings": _recording,
+    "tables": _table,
+    "predictions": _prediction,
     "tracks": _tracks,
 }
