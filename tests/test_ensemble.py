@@ -58,13 +58,13 @@ def test_pool_weighs_its_parts():
     ("parts", "weights", "message"),
     [
         ([], None, "parts is empty"),
-        ([torch.zeros(2, 1)], None, "hypotheses must be Hypotheses, got Tensor"),
+        ([torch.zeros(2, 1)], None, "parts must be a sequence of Hypotheses"),
         (
             [Hypotheses(torch.zeros(2, 1)), Hypotheses(torch.zeros(2, 2))],
             None,
             "parts must have equal batch axes",
         ),
-        ([Hypotheses(torch.zeros(2, 1))], [0.0], "weights must be 1 positive numbers"),
+        ([Hypotheses(torch.zeros(2, 1))], [0.0], "each of weights must be above 0"),
         ([Hypotheses(torch.zeros(2, 1))], [1.0, 1.0], "weights must be 1 positive numbers"),
         (
             [Hypotheses(torch.zeros(2, 1)), Hypotheses(torch.zeros(2, 1), widths=torch.ones(2))],

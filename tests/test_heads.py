@@ -86,7 +86,7 @@ def test_multi_hypothesis_of_a_bare_layer_and_of_none():
         ({"dim": -1}, "dim must be at least 1, got -1"),
         ({"features": None}, "features must be an integer, got None"),
         ({"hypotheses": 2.5}, "hypotheses must be an integer, got 2.5"),
-        ({"widths": "yes"}, "widths must be True or False, got str"),
+        ({"widths": "yes"}, "widths must be True or False, got 'yes'"),
         ({"spread": 3}, "spread must be a Box, a Sphere or None, got int"),
         ({"scores": "tanh"}, "scores must be 'sigmoid', 'softmax' or None, got 'tanh'"),
         ({"spread": Box([0.0], [1.0])}, "spread has 1 coordinates, the head has dim 2"),

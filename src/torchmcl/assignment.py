@@ -124,12 +124,27 @@ def annealed(cost: Float[Tensor, "*batch targets hypotheses"], temperature: floa
 
 
 def best_index(cost: Float[Tensor, "*batch hypotheses"]) -> Int[Tensor, "*batch 1"]:
-    """The index of the smallest cost; the lowest one of equals, and that of a NaN before any number."""
+    """The index of the smallest cost; the lowest one of equals, and that of a NaN before any number.
+
+    Args:
+        cost: `(*batch, hypotheses)`.
+
+    Returns:
+        Indices `(*batch, 1)`.
+    """
     return cost.detach().argmin(dim=-1, keepdim=True)
 
 
 def mask_of(
     index: Int[Tensor, "*batch chosen"], like: Shaped[Tensor, "*batch hypotheses"]
 ) -> Bool[Tensor, "*batch hypotheses"]:
-    """True at the given positions of the last axis of `like`."""
+    """A mask that is true at the given positions of the last axis.
+
+    Args:
+        index: Positions `(*batch, chosen)`.
+        like: A tensor `(*batch, hypotheses)`, for its shape.
+
+    Returns:
+        Booleans `(*batch, hypotheses)`.
+    """
     return torch.zeros_like(like, dtype=torch.bool).scatter(-1, index, True)

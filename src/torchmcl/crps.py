@@ -13,7 +13,7 @@ from torchmcl.directions import to_vectors
 from torchmcl.distances import euclidean, pairwise
 from torchmcl.energy import active_mean, batch_first, blocks, item_mean, known_targets
 from torchmcl.errors import check_integer
-from torchmcl.hypotheses import Hypotheses
+from torchmcl.hypotheses import Hypotheses, check_hypotheses
 from torchmcl.mixtures.kernels import (
     GaussianKernel,
     Kernel,
@@ -63,6 +63,7 @@ def mixture_energy_loss(
         tensor(0.3624)
     """
     density = kernel_named(kernel)
+    check_hypotheses(hypotheses)
     if hypotheses.dim == 1 and isinstance(density, _CLOSED):
         return active_mean(_crps(hypotheses, targets, active, density), active)
     return active_mean(_drawn(hypotheses, targets, active, density, draws), active)
@@ -91,6 +92,7 @@ def mixture_crps(
         >>> mixture_crps(h, torch.zeros(2, 1, 1))
         tensor([0.2337, 0.4674])
     """
+    check_hypotheses(hypotheses)
     if hypotheses.dim != 1:
         raise ValueError(f"hypotheses have {hypotheses.dim} coordinates, the CRPS is for 1")
     density = kernel_named(kernel)
@@ -125,6 +127,7 @@ def mixture_energy_score(
         tensor([1.7320, 1.7320])
     """
     density = kernel_named(kernel)
+    check_hypotheses(hypotheses)
     if hypotheses.dim == 1 and isinstance(density, _CLOSED):
         return item_mean(_crps(hypotheses, targets, active, density), active)
     return item_mean(_drawn(hypotheses, targets, active, density, draws), active)

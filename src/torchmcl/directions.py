@@ -5,6 +5,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from torchmcl.errors import check_coordinates, check_number
+
 __all__ = ["from_vectors", "tangents", "to_vectors", "unit_vectors", "vector_directions"]
 
 
@@ -21,6 +23,7 @@ def to_vectors(angles: Float[Tensor, "*batch 2"]) -> Float[Tensor, "*batch 3"]:
         >>> to_vectors(torch.tensor([0.0, torch.pi / 6]))
         tensor([0.8660, 0.0000, 0.5000])
     """
+    check_coordinates("angles", angles, 2, "a direction has")
     azimuth, elevation = angles.unbind(-1)
     across = elevation.cos()
     return torch.stack([across * azimuth.cos(), across * azimuth.sin(), elevation.sin()], dim=-1)
@@ -41,6 +44,8 @@ def from_vectors(vectors: Float[Tensor, "*batch 3"], least: float = 0.0) -> Floa
         >>> from_vectors(torch.tensor([0.0, 2.0, 2.0])).rad2deg()
         tensor([90., 45.])
     """
+    check_coordinates("vectors", vectors, 3, "space has")
+    check_number("least", least, 0, finite=True)
     x, y, z = vectors.unbind(-1)
     if least == 0:
         return torch.stack([torch.atan2(y, x), torch.atan2(z, torch.hypot(x, y))], dim=-1)
@@ -64,6 +69,7 @@ def tangents(
         >>> east, north
         (tensor([-0., 1., 0.]), tensor([-0., -0., 1.]))
     """
+    check_coordinates("angles", angles, 2, "a direction has")
     azimuth, elevation = angles.unbind(-1)
     east = torch.stack([-azimuth.sin(), azimuth.cos(), torch.zeros_like(azimuth)], dim=-1)
     up = elevation.sin()

@@ -7,7 +7,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from torchmcl.directions import to_vectors
-from torchmcl.errors import check_bools, check_coordinates, check_floats
+from torchmcl.errors import check_bools, check_callable, check_coordinates, check_floats
 
 __all__ = [
     "Distance",
@@ -177,7 +177,16 @@ def cost_matrix(
 
 
 def present(points: Tensor, targets: Tensor, active: Tensor | None) -> tuple[Tensor, Tensor]:
-    """The targets with the origin in place of inactive ones, and which are active; an error if shapes do not fit."""
+    """The targets with the origin in place of inactive ones, and which are active; an error if shapes do not fit.
+
+    Args:
+        points: `(*batch, hypotheses, dim)`, for the check.
+        targets: `(*batch, targets, dim)`.
+        active: Which targets exist, `(*batch, targets)`; all of them if `None`.
+
+    Returns:
+        Targets `(*batch, targets, dim)` and the mask `(*batch, targets)`.
+    """
     check_shapes(points, targets, active)
     if active is None:
         return targets, targets.new_ones(targets.shape[:-1], dtype=torch.bool)
@@ -185,12 +194,20 @@ def present(points: Tensor, targets: Tensor, active: Tensor | None) -> tuple[Ten
 
 
 def pairwise(points: Tensor, targets: Tensor, distance: Distance) -> Tensor:
-    """The distance `(*batch, targets, hypotheses)` of each target to each hypothesis."""
+    """The distance of each target to each hypothesis.
+
+    Args:
+        points: `(*batch, hypotheses, dim)`.
+        targets: `(*batch, targets, dim)`.
+        distance: Called as `distance(targets, points)`.
+
+    Returns:
+        The costs `(*batch, targets, hypotheses)`.
+    """
     if distance is euclidean and targets.dtype == points.dtype in (torch.float32, torch.float64):
         # The same numbers without the (*batch, targets, hypotheses, dim) differences.
         return torch.cdist(targets, points, compute_mode="donot_use_mm_for_euclid_dist")
-    if not callable(distance):
-        raise TypeError(f"distance must be a function of two tensors of points, got {distance!r}")
+    check_callable("distance", distance, "a function of two tensors of points")
     cost = distance(targets[..., :, None, :], points[..., None, :, :])
     expected = (*targets.shape[:-1], points.shape[-2])
     if cost.shape != expected:

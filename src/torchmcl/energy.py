@@ -9,7 +9,7 @@ from torch import Tensor
 
 from torchmcl.directions import to_vectors
 from torchmcl.distances import Distance, check_shapes, chordal, euclidean, pairwise
-from torchmcl.hypotheses import Hypotheses
+from torchmcl.hypotheses import Hypotheses, check_hypotheses
 
 __all__ = ["energy_loss", "energy_score"]
 
@@ -105,6 +105,7 @@ def known_targets(points: Tensor, targets: Tensor, active: Tensor | None) -> Ten
 
 def _each(hypotheses: Hypotheses, targets: Tensor, active: Tensor | None, distance: Distance) -> Tensor:
     """The energy score of each target, `(*batch, targets)`."""
+    check_hypotheses(hypotheses)
     points, probs = hypotheses.points, hypotheses.probs
     targets = known_targets(points, targets, active)
     if distance is chordal:

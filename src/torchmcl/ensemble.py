@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from torch.func import functional_call, stack_module_state
 
 from torchmcl.distances import Distance, check_shapes, euclidean
-from torchmcl.errors import check_integer
+from torchmcl.errors import check_callable, check_flag, check_integer
 from torchmcl.hypotheses import Hypotheses, Link, check_hypotheses
 from torchmcl.losses import mcl_loss
 
@@ -33,9 +33,14 @@ class Ensemble(nn.Module):
 
     def __init__(self, members: Iterable[nn.Module]) -> None:
         super().__init__()
-        self.members = nn.ModuleList(members)
-        if not self.members:
+        if not isinstance(members, Iterable) or isinstance(members, Tensor):
+            raise TypeError(f"members must be networks, got {type(members).__name__}")
+        networks = list(members)
+        if not networks:
             raise ValueError("members is empty: an ensemble needs at least one network")
+        if not all(isinstance(network, nn.Module) for network in networks):
+            raise TypeError("members must all be torch.nn.Module")
+        self.members = nn.ModuleList(networks)
 
     def forward(self, *inputs: Any) -> Hypotheses:
         """The members' answers as one distribution, from the inputs of any member."""
@@ -61,6 +66,7 @@ class StackedEnsemble(nn.Module):
 
     def __init__(self, build: Callable[[], nn.Module], members: int) -> None:
         super().__init__()
+        check_callable("build", build, "a function that makes a network")
         check_integer("members", members)
         networks = [build() for _ in range(members)]
         parameters, buffers = stack_module_state(networks)
@@ -136,6 +142,7 @@ def members_loss(
     """
     check_hypotheses(hypotheses)
     check_shapes(hypotheses.points, targets, active)
+    check_flag("best_target_only", best_target_only)
     members = hypotheses.n_hypotheses
     alone = Hypotheses(hypotheses.points[..., :, None, :])
     targets = targets[..., None, :, :].expand(*hypotheses.batch_shape, members, -1, -1)

@@ -11,9 +11,12 @@ from torch import Tensor
 __all__ = [
     "UserError",
     "check_bools",
+    "check_callable",
     "check_choice",
     "check_coordinates",
+    "check_flag",
     "check_floats",
+    "check_generator",
     "check_integer",
     "check_integers",
     "check_nonnegative",
@@ -21,6 +24,7 @@ __all__ = [
     "check_positive",
     "check_shape",
     "check_sizes",
+    "check_tensor",
 ]
 
 
@@ -48,7 +52,7 @@ def check_floats(name: str, value: Any, axes: str = "*batch") -> None:
         Traceback (most recent call last):
         ValueError: points must be (*batch, hypotheses, dim), got (3,)
     """
-    _check_tensor(name, value)
+    check_tensor(name, value)
     if not value.is_floating_point():
         raise TypeError(f"{name} must be floating point, got {value.dtype}")
     named = axes.count(" ") + (axes[0] != "*")
@@ -69,7 +73,7 @@ def check_bools(name: str, value: Any, shape: tuple[int, ...], why: str = "") ->
         TypeError: If it is no tensor, or not boolean.
         ValueError: If it has another shape.
     """
-    _check_tensor(name, value)
+    check_tensor(name, value)
     if value.dtype != torch.bool:
         raise TypeError(f"{name} must be a boolean mask, got {value.dtype}")
     check_shape(name, value, shape, why)
@@ -87,7 +91,7 @@ def check_integers(name: str, value: Any) -> None:
         Traceback (most recent call last):
         TypeError: labels must be integers, got torch.float32
     """
-    _check_tensor(name, value)
+    check_tensor(name, value)
     if value.dtype == torch.bool or value.is_floating_point() or value.is_complex():
         raise TypeError(f"{name} must be integers, got {value.dtype}")
 
@@ -255,6 +259,49 @@ def check_sizes(name: str, value: Any) -> None:
         check_integer(f"each of {name}", size, least=0)
 
 
+def check_flag(name: str, value: Any) -> None:
+    """Raise a `TypeError` unless `value` is `True` or `False`.
+
+    Args:
+        name: The name of the argument, for the message.
+        value: What the caller passed.
+
+    Example:
+        >>> check_flag("detach", 1)
+        Traceback (most recent call last):
+        TypeError: detach must be True or False, got 1
+    """
+    if not isinstance(value, bool):
+        raise TypeError(f"{name} must be True or False, got {_kind(value)}")
+
+
+def check_callable(name: str, value: Any, what: str) -> None:
+    """Raise a `TypeError` unless `value` can be called.
+
+    Args:
+        name: The name of the argument, for the message.
+        value: What the caller passed.
+        what: What it should be: `"a function of two tensors of points"`.
+
+    Example:
+        >>> check_callable("distance", "euclidean", "a function of two tensors of points")
+        Traceback (most recent call last):
+        TypeError: distance must be a function of two tensors of points, got 'euclidean'
+    """
+    if not callable(value):
+        raise TypeError(f"{name} must be {what}, got {_kind(value)}")
+
+
+def check_generator(value: Any) -> None:
+    """Raise a `TypeError` unless the argument `generator` is a `torch.Generator` or `None`.
+
+    Args:
+        value: What the caller passed.
+    """
+    if value is not None and not isinstance(value, torch.Generator):
+        raise TypeError(f"generator must be a torch.Generator or None, got {_kind(value)}")
+
+
 def check_choice(name: str, value: Any, choices: Collection[str | None]) -> None:
     """Raise a `ValueError` unless `value` is one of the choices.
 
@@ -282,7 +329,13 @@ def _as_float(value: Any) -> float:
         return math.copysign(math.inf, value)
 
 
-def _check_tensor(name: str, value: Any) -> None:
+def check_tensor(name: str, value: Any) -> None:
+    """Raise a `TypeError` unless `value` is a tensor.
+
+    Args:
+        name: The name of the argument, for the message.
+        value: What the caller passed.
+    """
     if not isinstance(value, Tensor):
         raise TypeError(f"{name} must be a tensor, got {_kind(value)}")
 

@@ -8,7 +8,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn.functional import softplus
 
-from torchmcl.errors import check_choice, check_integer
+from torchmcl.errors import check_choice, check_coordinates, check_flag, check_integer
 from torchmcl.hypotheses import Hypotheses
 from torchmcl.voronoi.supports import Box, Sphere, Support
 
@@ -57,8 +57,7 @@ class HypothesisHead(nn.Module):
             raise TypeError(f"spread must be a Box, a Sphere or None, got {type(spread).__name__}")
         if spread is not None and spread.dim != dim:
             raise ValueError(f"spread has {spread.dim} coordinates, the head has dim {dim}")
-        if not isinstance(widths, bool):
-            raise TypeError(f"widths must be True or False, got {type(widths).__name__}")
+        check_flag("widths", widths)
         self.features, self.hypotheses, self.dim = features, hypotheses, dim
         self.scores: Scores = scores
         self.widths = widths
@@ -69,7 +68,15 @@ class HypothesisHead(nn.Module):
                 self.projection.bias[: hypotheses * dim] = spread.sample((hypotheses,)).flatten()
 
     def forward(self, features: Float[Tensor, "*batch features"]) -> Hypotheses:
-        """K hypotheses for each feature vector `(*batch, features)`."""
+        """K hypotheses for each feature vector.
+
+        Args:
+            features: `(*batch, features)`.
+
+        Returns:
+            Hypotheses `(*batch, hypotheses, dim)`.
+        """
+        check_coordinates("features", features, self.features, "the head takes")
         out = self.projection(features)
         # `view` and `split_with_sizes`: `unflatten` and `split` go through Python, which small networks notice
         shape = (*out.shape[:-1], self.hypotheses, self.dim)
@@ -114,6 +121,8 @@ def multi_hypothesis(
         >>> multi_hypothesis(network, 5)(torch.zeros(4, 3)).points.shape
         torch.Size([4, 5, 2])
     """
+    if not isinstance(model, nn.Module):
+        raise TypeError(f"model must be a torch.nn.Module, got {type(model).__name__}")
     linears = [name for name, module in model.named_modules() if isinstance(module, nn.Linear)]
     if not linears:
         raise ValueError(

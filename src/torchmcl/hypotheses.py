@@ -14,9 +14,11 @@ from torch.utils.data._utils.collate import default_collate_fn_map
 
 from torchmcl.distances import Distance, euclidean
 from torchmcl.errors import (
+    check_callable,
     check_choice,
     check_coordinates,
     check_floats,
+    check_generator,
     check_number,
     check_positive,
     check_shape,
@@ -153,13 +155,13 @@ class Hypotheses:
             >>> Hypotheses.pool([one, two]).probs
             tensor([0.5000, 0.1667, 0.1667, 0.1667])
         """
-        if not parts:
-            raise ValueError("parts is empty: there is nothing to pool")
-        shares = [1.0] * len(parts) if weights is None else [float(weight) for weight in weights]
-        if len(shares) != len(parts) or not all(0 < share < math.inf for share in shares):
-            raise ValueError(f"weights must be {len(parts)} positive numbers, got {weights}")
+        _check_parts(parts)
+        shares = [1.0] * len(parts) if weights is None else weights
+        if not isinstance(shares, Sequence) or len(shares) != len(parts):
+            raise ValueError(f"weights must be {len(parts)} positive numbers, got {weights!r}")
+        for share in shares:
+            check_number("each of weights", share, 0, open_low=True, finite=True)
         for part in parts:
-            check_hypotheses(part)
             if (part.batch_shape, part.dim) != (parts[0].batch_shape, parts[0].dim):
                 raise ValueError(f"parts must have equal batch axes and dim, got {list(parts)}")
         widths = [part.widths for part in parts if part.widths is not None]
@@ -307,6 +309,7 @@ class Hypotheses:
             Indices `(*sample, *batch)`.
         """
         check_coordinates("y", y, self.dim, "hypotheses have")
+        check_callable("distance", distance, "a function of two tensors of points")
         return distance(y[..., None, :], self.points).argmin(-1)
 
     def sample(
@@ -322,6 +325,7 @@ class Hypotheses:
             Points `(*shape, *batch, dim)`.
         """
         check_sizes("shape", shape)
+        check_generator(generator)
         count = torch.Size(shape).numel()
         probs = self.probs.reshape(-1, self.n_hypotheses)
         drawn = (
@@ -495,9 +499,15 @@ def _check(points: Any, logits: Any, link: Any, widths: Any) -> None:
     check_choice("link", link, ("sigmoid", "softmax"))
 
 
-def _join(parts: Sequence[Hypotheses], how: Callable[[list[Tensor]], Tensor]) -> Hypotheses:
+def _check_parts(parts: Any) -> None:
+    if not isinstance(parts, Sequence) or not all(isinstance(part, Hypotheses) for part in parts):
+        raise TypeError(f"parts must be a sequence of Hypotheses, got {type(parts).__name__}")
     if not parts:
         raise ValueError("parts is empty: there is nothing to join")
+
+
+def _join(parts: Sequence[Hypotheses], how: Callable[[list[Tensor]], Tensor]) -> Hypotheses:
+    _check_parts(parts)
     if len({part.link for part in parts}) > 1 or len({part.logits is None for part in parts}) > 1:
         raise ValueError("parts must all be scored by the same link, or all be unscored")
     if len({part.widths is None for part in parts}) > 1:

@@ -4,7 +4,8 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from torchmcl.energy import active_mean, item_mean, known_targets
-from torchmcl.hypotheses import Hypotheses
+from torchmcl.errors import check_flag
+from torchmcl.hypotheses import Hypotheses, check_hypotheses
 from torchmcl.mixtures.kernels import Kernel, kernel_named
 
 __all__ = ["likelihood_loss", "log_likelihood"]
@@ -72,6 +73,8 @@ def _log_densities(
     hypotheses: Hypotheses, targets: Tensor, active: Tensor | None, kernel: str | Kernel, detach: bool
 ) -> Tensor:
     """The log density of each target, `(*batch, targets)`."""
+    check_hypotheses(hypotheses)
+    check_flag("detach", detach)
     density = kernel_named(kernel)
     density.check_dim(hypotheses.dim)
     points, log_probs, widths = hypotheses.points, hypotheses.log_probs, hypotheses.widths

@@ -12,6 +12,8 @@ from torchmcl.assignment import Assign, best_index, mask_of, winner_takes_all
 from torchmcl.distances import Distance, check_shapes, cost_matrix, euclidean, pairwise, present
 from torchmcl.errors import (
     check_bools,
+    check_callable,
+    check_flag,
     check_floats,
     check_integer,
     check_nonnegative,
@@ -56,6 +58,7 @@ def mcl_loss(
         tensor(1.5000)
     """
     check_hypotheses(hypotheses)
+    check_flag("best_target_only", best_target_only)
     each, _, active = _assigned(hypotheses.points, targets, active, distance, assign)
     if best_target_only:
         best = best_index(each.masked_fill(~active, torch.inf))
@@ -259,8 +262,7 @@ def _assigned(
     points: Tensor, targets: Tensor, active: Tensor | None, distance: Distance, assign: Assign
 ) -> tuple[Tensor, Tensor, Tensor]:
     """What each target costs under `assign`, how many active ones each hypothesis won, and which are active."""
-    if not callable(assign):
-        raise TypeError(f"assign must be a rule such as winner_takes_all, got {assign!r}")
+    check_callable("assign", assign, "a rule such as winner_takes_all")
     targets, active = present(points, targets, active)
     if assign is not winner_takes_all:
         cost = pairwise(points, targets, distance)
@@ -275,6 +277,7 @@ def _assigned(
 
 def _scoring(logits: Tensor, positive: Tensor, negatives: int | None, reweight: bool) -> Tensor:
     """`scoring_loss` with `positive` as numbers, 1 or 0."""
+    check_flag("reweight", reweight)
     if negatives is not None:
         check_integer("negatives", negatives)
     sign = torch.rsub(positive, 1, alpha=2)  # 1 - 2 * positive in one operation

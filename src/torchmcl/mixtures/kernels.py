@@ -70,15 +70,35 @@ class Kernel(ABC):
         widths: Float[Tensor, "*batch hypotheses"],
         probs: Float[Tensor, "*batch hypotheses"],
     ) -> Float[Tensor, "*batch dim"]:
-        """The mean of the mixture with these probabilities."""
+        """The mean of the mixture with these probabilities.
+
+        Args:
+            points: The centers, `(*batch, hypotheses, dim)`.
+            widths: The scales, `(*batch, hypotheses)`.
+            probs: `(*batch, hypotheses)`.
+
+        Returns:
+            Means `(*batch, dim)`.
+        """
 
     @abstractmethod
     def variance(self, dim: int) -> float:
-        """The variance of one coordinate, in squared widths."""
+        """The variance of one coordinate, in squared widths.
+
+        Args:
+            dim: The number of coordinates.
+
+        Returns:
+            The variance for a width of 1.
+        """
 
     @abstractmethod
     def check_dim(self, dim: int) -> None:
-        """Raise a `ValueError` if the kernel does not exist for points of `dim` coordinates."""
+        """Raise a `ValueError` if the kernel does not exist for so many coordinates.
+
+        Args:
+            dim: The number of coordinates.
+        """
 
 
 class LineKernel(Kernel):
@@ -105,19 +125,48 @@ class LineKernel(Kernel):
 
     @abstractmethod
     def log_profile(self, z: Float[Tensor, "*batch dim"]) -> Float[Tensor, "*batch"]:
-        """The log density around the origin with width 1."""
+        """The log density around the origin with width 1.
+
+        Args:
+            z: `(*batch, dim)`.
+
+        Returns:
+            Log densities `(*batch)`.
+        """
 
     @abstractmethod
     def noise(self, like: Float[Tensor, "*batch dim"], generator: torch.Generator | None) -> Tensor:
-        """Draws around the origin with width 1, one for each row of `like`."""
+        """Draws around the origin with width 1.
+
+        Args:
+            like: A tensor `(*batch, dim)`, for its shape, dtype and device.
+            generator: The source of randomness; torch's default one if `None`.
+
+        Returns:
+            Draws `(*batch, dim)`.
+        """
 
     @abstractmethod
     def cdf(self, z: Float[Tensor, "*batch"]) -> Float[Tensor, "*batch"]:
-        """P(Z <= z) in one dimension, accurate relative to itself for negative z."""
+        """P(Z <= z) in one dimension, with a small relative error for negative z.
+
+        Args:
+            z: `(*batch)`.
+
+        Returns:
+            Probabilities `(*batch)`.
+        """
 
     @abstractmethod
     def icdf(self, probability: Float[Tensor, "*batch"]) -> Float[Tensor, "*batch"]:
-        """The inverse of `cdf`."""
+        """The inverse of `cdf`.
+
+        Args:
+            probability: `(*batch)`, between 0 and 1.
+
+        Returns:
+            Quantiles `(*batch)`.
+        """
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,15 @@ from jaxtyping import Float
 from torch import Tensor
 from torch.distributions import Distribution, constraints
 
-from torchmcl.errors import check_coordinates, check_integer, check_positive
+from torchmcl.errors import (
+    check_coordinates,
+    check_floats,
+    check_generator,
+    check_integer,
+    check_number,
+    check_positive,
+    check_sizes,
+)
 from torchmcl.hypotheses import Hypotheses, check_hypotheses
 from torchmcl.mixtures._quantiles import line_quantiles
 from torchmcl.mixtures.kernels import Kernel, LineKernel, kernel_named
@@ -80,7 +88,14 @@ class KernelMixture(Distribution):
         Returns:
             A mixture with that `batch_shape`.
         """
+        check_sizes("batch_shape", batch_shape)
         h, shape = self.hypotheses, torch.Size(batch_shape)
+        try:
+            fits = torch.broadcast_shapes(shape, self.batch_shape) == shape
+        except RuntimeError:
+            fits = False
+        if not fits:
+            raise ValueError(f"batch_shape must extend {tuple(self.batch_shape)}, got {tuple(shape)}")
         logits = None if h.logits is None else h.logits.expand(*shape, -1)
         expanded = Hypotheses(h.points.expand(*shape, -1, -1), logits, h.link, self.widths.expand(*shape, -1))
         return KernelMixture(expanded, self.kernel)
@@ -110,6 +125,7 @@ class KernelMixture(Distribution):
         Returns:
             Outcomes `(*sample_shape, *batch, dim)`.
         """
+        check_sizes("sample_shape", sample_shape)
         with torch.no_grad():
             points, widths = self.hypotheses.points, self.widths[..., None]
             chosen = Hypotheses(torch.cat([points, widths], -1), self.hypotheses.log_probs, "softmax")
@@ -149,6 +165,8 @@ class KernelMixture(Distribution):
         Returns:
             Outcomes `(*sample_shape, *batch, hypotheses, dim)`.
         """
+        check_sizes("sample_shape", sample_shape)
+        check_generator(generator)
         points, widths = self.hypotheses.points, self.widths
         shape = tuple(sample_shape)
         return self.kernel.rsample(
@@ -183,8 +201,11 @@ class KernelMixture(Distribution):
         """
         kernel = self._line("icdf")
         points = self.hypotheses.points
-        value = torch.as_tensor(value, device=points.device)
-        value = value if value.is_floating_point() else value.to(points.dtype)
+        if not isinstance(value, Tensor):
+            check_number("value", value)
+            value = torch.tensor(value, dtype=points.dtype, device=points.device)
+        check_floats("value", value)
+        self._check("value", value[..., None])
         if not torch.compiler.is_compiling() and not bool(((value >= 0) & (value <= 1)).all()):
             raise ValueError(f"value must hold probabilities between 0 and 1, got {value.detach()}")
         dtype = torch.promote_types(value.dtype, points.dtype)

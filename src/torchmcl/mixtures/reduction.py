@@ -24,7 +24,7 @@ def reduced(hypotheses: Hypotheses, count: int, distance: Distance = euclidean) 
         Hypotheses `(*batch, count, dim)`.
     """
     check_integer("count", count)
-    if distance not in (euclidean, chordal):
+    if not any(distance is known for known in (euclidean, chordal)):
         raise ValueError(f"distance must be euclidean or chordal, got {distance!r}")
     if count >= hypotheses.n_hypotheses:
         return hypotheses

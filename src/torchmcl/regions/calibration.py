@@ -8,7 +8,7 @@ from torch import Tensor
 
 from torchmcl.distances import Distance, cost_matrix, euclidean
 from torchmcl.energy import item_mean, known_targets
-from torchmcl.hypotheses import Hypotheses
+from torchmcl.hypotheses import Hypotheses, check_hypotheses
 from torchmcl.mixtures import Kernel
 from torchmcl.regions import BoxRegion, Region, central_interval
 
@@ -40,6 +40,7 @@ def covered(
         >>> covered(h, torch.tensor([[[1.0]], [[2.0]]]), coverage=0.9)
         tensor([1., 0.])
     """
+    check_hypotheses(hypotheses)
     known = known_targets(hypotheses.points, targets, active)
     sets = central_region(hypotheses, coverage) if region is None else region(hypotheses)
     inside = sets.contains(known.movedim(-2, 0)).movedim(0, -1)
@@ -102,6 +103,7 @@ def cell_outcomes(
     Returns:
         Probabilities and outcomes `(*batch, hypotheses)`, both between 0 and 1, and a mask `(*batch)`.
     """
+    check_hypotheses(hypotheses)
     cost, active = cost_matrix(hypotheses.points.detach(), targets, active, distance=distance)
     won = torch.zeros_like(cost).scatter(-1, cost.argmin(-1, keepdim=True), 1.0) * active[..., None]
     if hypotheses.logits is not None and hypotheses.link == "sigmoid":
@@ -135,8 +137,10 @@ def probability_integral_transform(
         >>> probability_integral_transform(h, torch.tensor([[0.0], [1.6449]]))
         tensor([0.5000, 0.9500])
     """
+    check_hypotheses(hypotheses)
     if hypotheses.dim != 1:
         raise ValueError(f"hypotheses have {hypotheses.dim} coordinates, a distribution function is for 1")
+    check_hypotheses(hypotheses)
     known = known_targets(hypotheses.points, targets, active)
     if hypotheses.widths is not None:
         value = hypotheses.mixture(kernel).cdf(known.movedim(-2, 0)).movedim(0, -1)

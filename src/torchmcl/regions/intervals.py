@@ -116,6 +116,8 @@ def shortest_interval(
 
 def check_coverage(coverage: float) -> None:
     """Raise a `ValueError` unless it lies strictly between 0 and 1."""
+    if not isinstance(coverage, (int, float)):
+        raise TypeError(f"coverage must be a number, got {type(coverage).__name__}")
     if not 0 < coverage < 1:
         raise ValueError(f"coverage must be above 0 and below 1, got {coverage}")
 

@@ -25,13 +25,35 @@ class Law(Protocol):
         """The distance that shapes the cells."""
 
     def contains(self, y: Tensor) -> Tensor:
-        """Which points `(*batch, dim)` can occur at all, as booleans `(*batch)`."""
+        """Which points can occur at all.
+
+        Args:
+            y: Points `(*batch, dim)`.
+
+        Returns:
+            Booleans `(*batch)`.
+        """
 
     def log_kernel(self, y: Tensor, center: Tensor) -> Tensor:
-        """The logarithm of the density at `y` in the cell of `center`, but for its normalization."""
+        """The logarithm of the density in the cell of a center, but for its normalization.
+
+        Args:
+            y: Points `(*batch, dim)`.
+            center: The hypotheses in whose cells they lie, `(*batch, dim)`.
+
+        Returns:
+            Logarithms `(*batch)`.
+        """
 
     def cells(self, points: Tensor) -> Cells:
-        """The cells: the mass of the kernel in each of them, the mean of a mixture, and draws."""
+        """The cells: the mass of the kernel in each of them, the mean of a mixture, and draws.
+
+        Args:
+            points: `(*batch, hypotheses, dim)`.
+
+        Returns:
+            The cells of the points.
+        """
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from jaxtyping import Float
 from torch import Tensor
 from torch.distributions import Distribution, constraints
 
-from torchmcl.errors import check_coordinates, check_integer, check_sizes
+from torchmcl.errors import check_callable, check_coordinates, check_generator, check_integer, check_sizes
 from torchmcl.hypotheses import Hypotheses, check_hypotheses
 from torchmcl.voronoi._cells import Cells
 from torchmcl.voronoi.estimates import Estimate
@@ -68,7 +68,14 @@ class VoronoiMixture(Distribution):
         Returns:
             A mixture with that `batch_shape`.
         """
+        check_sizes("batch_shape", batch_shape)
         h, shape = self.hypotheses, torch.Size(batch_shape)
+        try:
+            fits = torch.broadcast_shapes(shape, self.batch_shape) == shape
+        except RuntimeError:
+            fits = False
+        if not fits:
+            raise ValueError(f"batch_shape must extend {tuple(self.batch_shape)}, got {tuple(shape)}")
         logits = None if h.logits is None else h.logits.expand(*shape, -1)
         return VoronoiMixture(Hypotheses(h.points.expand(*shape, -1, -1), logits, h.link), self.law)
 
@@ -136,6 +143,7 @@ class VoronoiMixture(Distribution):
             Outcomes `(*sample_shape, *batch, dim)`.
         """
         check_sizes("sample_shape", sample_shape)
+        check_generator(generator)
         shape = tuple(sample_shape)
         points = self.hypotheses.points
         probs = self.cell_log_probs.detach().exp().reshape(-1, points.shape[-2])
@@ -200,8 +208,7 @@ class _Allowed(constraints.Constraint):
 
 
 def _inside(region: Callable[[Tensor], Tensor], y: Tensor) -> Tensor:
-    if not callable(region):
-        raise TypeError(f"region must be a function of points, got {type(region).__name__}")
+    check_callable("region", region, "a function of points")
     inside = region(y)
     if inside.dtype != torch.bool or inside.shape != y.shape[:-1]:
         got = f"{inside.dtype} {tuple(inside.shape)}"

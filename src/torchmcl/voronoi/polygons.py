@@ -26,7 +26,15 @@ __all__ = [
 def clip(
     polygons: Float[Tensor, "*batch vertices 3"], normal: Float[Tensor, "*batch 3"]
 ) -> Float[Tensor, "*batch clipped 3"]:
-    """The part of each convex polygon where `normal · v >= 0` (Sutherland and Hodgman)."""
+    """The part of each convex polygon where `normal · v >= 0` (Sutherland and Hodgman).
+
+    Args:
+        polygons: Vertices in order, `(*batch, vertices, 3)`.
+        normal: The normal of the plane that cuts, `(*batch, 3)`.
+
+    Returns:
+        Vertices of what is left, `(*batch, clipped, 3)`.
+    """
     following = polygons.roll(-1, dims=-2)
     height = (polygons * normal[..., None, :]).sum(-1)
     height_after = height.roll(-1, dims=-1)
@@ -47,7 +55,15 @@ def clip(
 def coincident(
     points: Float[Tensor, "*batch hypotheses coordinates"], tolerance: float = 0.0
 ) -> Bool[Tensor, "*batch hypotheses"]:
-    """Whether a point lies on one of lower index, to which its cell belongs."""
+    """Whether a point lies on one of lower index, to which its cell belongs.
+
+    Args:
+        points: `(*batch, hypotheses, coordinates)`.
+        tolerance: How far apart coordinates may be and still count as equal.
+
+    Returns:
+        Booleans `(*batch, hypotheses)`.
+    """
     apart = (points[..., :, None, :] - points[..., None, :, :]).abs().amax(-1)
     return (apart <= tolerance).tril(-1).any(-1)
 
@@ -57,7 +73,16 @@ def planar_cells(
     low: Float[Tensor, "*#corner 2"],
     high: Float[Tensor, "*#corner 2"],
 ) -> Float[Tensor, "*batch hypotheses vertices 3"]:
-    """The cell of each point inside a rectangle, counter-clockwise, with its point as the origin."""
+    """The cell of each point inside a rectangle, counter-clockwise, with its point as the origin.
+
+    Args:
+        points: `(*batch, hypotheses, 2)`.
+        low: The lower left corner, `(2,)`, or one for each point.
+        high: The upper right corner, `(2,)`, or one for each point.
+
+    Returns:
+        Vertices (x, y, 1), `(*batch, hypotheses, vertices, 3)`.
+    """
     low, high = (edge - points for edge in (low, high))
     x = torch.stack([low[..., 0], high[..., 0], high[..., 0], low[..., 0]], dim=-1)
     y = torch.stack([low[..., 1], low[..., 1], high[..., 1], high[..., 1]], dim=-1)
@@ -71,7 +96,14 @@ def planar_cells(
 def spherical_cells(
     directions: Float[Tensor, "*batch hypotheses 3"],
 ) -> Float[Tensor, "*batch hypotheses 4 vertices 3"]:
-    """The cell of each unit vector, in four pieces, one on each face of a tetrahedron, counter-clockwise."""
+    """The cell of each unit vector, in four pieces, one on each face of a tetrahedron, counter-clockwise.
+
+    Args:
+        directions: Unit vectors `(*batch, hypotheses, 3)`.
+
+    Returns:
+        Unit vectors `(*batch, hypotheses, 4, vertices, 3)`.
+    """
     corners = directions.new_tensor([[1, 1, 1], [1, -1, -1], [-1, 1, -1], [-1, -1, 1]]) / 3**0.5
     faces = corners[torch.tensor([[0, 1, 2], [0, 2, 3], [0, 3, 1], [1, 3, 2]], device=corners.device)]
     polygons = faces.expand(*directions.shape[:-1], 4, 3, 3)
@@ -87,19 +119,40 @@ SAME_DIRECTION = 1e-14
 
 
 def fan(polygons: Float[Tensor, "*batch vertices 3"]) -> Float[Tensor, "*batch triangles 3 3"]:
-    """The triangles between the first vertex and each edge."""
+    """The triangles between the first vertex and each edge.
+
+    Args:
+        polygons: `(*batch, vertices, 3)`.
+
+    Returns:
+        Corners `(*batch, triangles, 3, 3)`.
+    """
     first = polygons[..., :1, :].expand_as(polygons[..., 2:, :])
     return torch.stack([first, polygons[..., 1:-1, :], polygons[..., 2:, :]], dim=-2)
 
 
 def planar_areas(triangles: Float[Tensor, "*batch 3 3"]) -> Float[Tensor, "*batch"]:
-    """Half the cross product of two sides."""
+    """Areas of triangles on the plane: half the cross product of two sides.
+
+    Args:
+        triangles: Corners (x, y, 1), `(*batch, 3, 3)`.
+
+    Returns:
+        Areas `(*batch)`.
+    """
     (ax, ay), (bx, by) = ((triangles[..., i, :] - triangles[..., 0, :])[..., :2].unbind(-1) for i in (1, 2))
     return ((ax * by - ay * bx) / 2).clamp(min=0)
 
 
 def spherical_areas(triangles: Float[Tensor, "*batch 3 3"]) -> Float[Tensor, "*batch"]:
-    """The solid angle of each triangle of unit vectors (Van Oosterom and Strackee)."""
+    """The solid angle of each triangle of unit vectors (Van Oosterom and Strackee).
+
+    Args:
+        triangles: Corners of length 1, `(*batch, 3, 3)`.
+
+    Returns:
+        Areas `(*batch)` in steradians.
+    """
     a, b, c = triangles.unbind(-2)
     volume = (a * torch.linalg.cross(b - a, c - a)).sum(-1).clamp(min=0)
     return 2 * torch.atan2(volume, 1 + (a * b).sum(-1) + (b * c).sum(-1) + (c * a).sum(-1))
@@ -108,7 +161,15 @@ def spherical_areas(triangles: Float[Tensor, "*batch 3 3"]) -> Float[Tensor, "*b
 def planar_draw(
     triangles: Float[Tensor, "*batch 3 3"], uniforms: Float[Tensor, "*batch 2"]
 ) -> Float[Tensor, "*batch 3"]:
-    """Two uniform numbers to a uniform point of a triangle."""
+    """Two uniform numbers to a uniform point of a triangle.
+
+    Args:
+        triangles: Corners (x, y, 1), `(*batch, 3, 3)`.
+        uniforms: Numbers between 0 and 1, `(*batch, 2)`.
+
+    Returns:
+        Points (x, y, 1), `(*batch, 3)`.
+    """
     root, share = uniforms[..., :1].sqrt(), uniforms[..., 1:]
     a, b, c = triangles.unbind(-2)
     return (1 - root) * a + root * (1 - share) * b + root * share * c
@@ -117,7 +178,15 @@ def planar_draw(
 def spherical_draw(
     triangles: Float[Tensor, "*batch 3 3"], uniforms: Float[Tensor, "*batch 2"]
 ) -> Float[Tensor, "*batch 3"]:
-    """Two uniform numbers to a uniform point of a spherical triangle (Arvo 1995)."""
+    """Two uniform numbers to a uniform point of a spherical triangle (Arvo 1995).
+
+    Args:
+        triangles: Corners of length 1, `(*batch, 3, 3)`.
+        uniforms: Numbers between 0 and 1, `(*batch, 2)`.
+
+    Returns:
+        Unit vectors `(*batch, 3)`.
+    """
     a, b, c = triangles.unbind(-2)
     at_b, at_c = _toward(a, b), _toward(a, c)
     corner = torch.atan2(
@@ -142,6 +211,13 @@ def _toward(start: Tensor, end: Tensor) -> Tensor:
 
 
 def normalize(vectors: Float[Tensor, "*batch dim"]) -> Float[Tensor, "*batch dim"]:
-    """Unit vectors; zero stays zero."""
+    """Vectors of length 1; zero stays zero.
+
+    Args:
+        vectors: `(*batch, dim)`.
+
+    Returns:
+        Vectors `(*batch, dim)`.
+    """
     length = torch.linalg.vector_norm(vectors, dim=-1, keepdim=True)
     return vectors / torch.where(length == 0, 1, length)

@@ -10,7 +10,14 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from torchmcl.distances import Distance, euclidean, great_circle
-from torchmcl.errors import check_coordinates, check_floats, check_integer, check_number, check_sizes
+from torchmcl.errors import (
+    check_coordinates,
+    check_floats,
+    check_generator,
+    check_integer,
+    check_number,
+    check_sizes,
+)
 from torchmcl.voronoi._cells import Cells, Intervals, MonteCarloCells
 from torchmcl.voronoi._polygonal import PlanarCells, SphericalCells
 from torchmcl.voronoi.estimates import Estimate
@@ -39,16 +46,48 @@ class Support(Protocol):
         """The distance that shapes the cells."""
 
     def contains(self, y: Tensor) -> Tensor:
-        """Which points `(*batch, dim)` lie in the support, as booleans `(*batch)`."""
+        """Which points lie in the support.
+
+        Args:
+            y: Points `(*batch, dim)`.
+
+        Returns:
+            Booleans `(*batch)`.
+        """
 
     def sample(self, shape: tuple[int, ...] = (), generator: torch.Generator | None = None) -> Tensor:
-        """Uniform draws `(*shape, dim)`."""
+        """Uniform draws.
+
+        Args:
+            shape: How many draws.
+            generator: The source of randomness; torch's default one if `None`.
+
+        Returns:
+            Points `(*shape, dim)`.
+        """
 
     def log_kernel(self, y: Tensor, center: Tensor, scale: float) -> Tensor:
-        """The logarithm `(*batch)` of the kernel of that scale about `center`, at `y`; 0 at the center."""
+        """The logarithm of the kernel about a center; 0 at the center.
+
+        Args:
+            y: Points `(*batch, dim)`.
+            center: `(*batch, dim)`.
+            scale: The width of the kernel.
+
+        Returns:
+            Logarithms `(*batch)`.
+        """
 
     def cells(self, points: Tensor, scale: float = math.inf) -> Cells:
-        """The Voronoi cells of points `(*batch, hypotheses, dim)`, with the kernel of that scale in them."""
+        """The Voronoi cells, with the kernel of that scale in them.
+
+        Args:
+            points: `(*batch, hypotheses, dim)`.
+            scale: The width of the kernel; infinite for the uniform density.
+
+        Returns:
+            The cells: masses, means and draws.
+        """
 
 
 @dataclass(frozen=True, init=False)
@@ -340,9 +379,13 @@ def _gaussian(radius: Tensor, scale: float) -> Tensor:
 
 def _numbers(name: str, value: Numbers) -> tuple[float, ...]:
     try:
-        numbers = torch.as_tensor(value, dtype=torch.float64)
+        numbers = torch.as_tensor(value)
     except (TypeError, ValueError, RuntimeError):
         raise TypeError(f"{name} must be a number or a sequence of them, got {value!r}") from None
+    if numbers.is_complex() or numbers.dtype == torch.bool:
+        raise TypeError(f"{name} must be a number or a sequence of them, got {numbers.dtype}")
+    # Python's numbers are doubles: not rounded by torch's default dtype.
+    numbers = numbers.double() if isinstance(value, Tensor) else torch.as_tensor(value, dtype=torch.float64)
     if numbers.ndim > 1 or numbers.numel() == 0 or not numbers.isfinite().all():
         raise ValueError(f"{name} must be a finite number or a sequence of them, got {value}")
     return tuple(numbers.reshape(-1).tolist())
@@ -350,5 +393,6 @@ def _numbers(name: str, value: Numbers) -> tuple[float, ...]:
 
 def _uniforms(shape: tuple[int, ...], dim: int, generator: torch.Generator | None) -> Tensor:
     check_sizes("shape", shape)
+    check_generator(generator)
     device = None if generator is None else generator.device
     return torch.rand((*shape, dim), generator=generator, device=device)
