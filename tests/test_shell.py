@@ -1,6 +1,7 @@
 """The shell blocks of the documents, run line by line, on data and networks that take seconds."""
 
 import shlex
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
@@ -19,6 +20,7 @@ from torchmcl.cli import app
 from torchmcl.experiments import studies, study
 from torchmcl.experiments.train import resume
 from torchmcl.toy import experiment, outliers, presets
+from torchmcl.trajectories.forecaster import BUNDLED
 
 SCENES = ("--recordings", "5", "--duration", "2", "--sample-rate", "16000")
 """As many and as long as those of `scale=smoke`."""
@@ -37,7 +39,19 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
             path = Path(folder, f"class{sound % 3}", f"{sound}.wav")
             path.parent.mkdir(parents=True, exist_ok=True)
             soundfile.write(path, rng.normal(0, 0.1, 16000), 16000)
+    _write_tracks()
     return tmp_path
+
+
+def _write_tracks() -> None:
+    """Two pedestrians, in meters and in pixels, a homography, and a forecaster."""
+    rows = [
+        (10 * step, person, 0.5 * step, person + 0.01 * step**2) for step in range(30) for person in (1, 2)
+    ]
+    Path("tracks.txt").write_text("".join("{} {} {} {}\n".format(*row) for row in rows))
+    Path("pixels.csv").write_text("frame,id,x,y\n" + "".join("{},{},{},{}\n".format(*row) for row in rows))
+    Path("H.txt").write_text("0.1 0 0\n0 0.1 0\n0 0 1\n")
+    shutil.copytree(BUNDLED, "my-place")
 
 
 @pytest.fixture

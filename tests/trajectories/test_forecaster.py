@@ -10,12 +10,13 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from torchmcl import trajectories
 from torchmcl.errors import UserError
 from torchmcl.trajectories.forecaster import Forecaster, resampled
 from torchmcl.trajectories.network import Architecture, FutureNetwork
 from torchmcl.trajectories.pose import completed
 from torchmcl.trajectories.recipe import AugmentedBatches, Recipe, augment, forecasting_loss, look
-from torchmcl.trajectories.windows import windows
+from torchmcl.trajectories.windows import windows_of
 from trajectories.conftest import walkers
 
 
@@ -47,9 +48,9 @@ def test_the_answer_follows_the_scene(untrained, turn, together, steps):
 
 
 def test_a_straight_walk_has_a_symmetric_set(untrained):
-    """Two positions, or a straight line, have no left and no right."""
+    """A straight line has no left and no right."""
     ahead = torch.arange(-7.0, 1.0)[:, None] * torch.tensor([0.5, 0.0])
-    for walk in (ahead, ahead[-2:]):
+    for walk in (ahead, ahead[-3:]):
         futures = untrained(walk[None]).points[0].unflatten(-1, (12, 2))
         mirrored = futures * torch.tensor([1.0, -1.0])
         distance = (futures[:, None] - mirrored).norm(dim=-1).amax(-1)
@@ -167,7 +168,7 @@ def test_learning_is_repeatable_and_resumes(tiny, tmp_path):
 
 
 def test_learning_lowers_the_loss():
-    train = windows(walkers(0, people=12))
+    train = windows_of(walkers(0, people=12))
     recipe = Recipe(architecture=Architecture(width=32, blocks=1), steps=60, batch_size=64)
     before = FutureNetwork(recipe.architecture).eval()
     after = Forecaster().fit_windows(train, train, recipe=recipe).network
@@ -204,7 +205,7 @@ def test_broken_models_are_refused(tmp_path, untrained):
 
 
 def test_augmentation_repeats_with_the_epoch(tiny):
-    batches = AugmentedBatches(windows(walkers(0)), tiny, seed=5)
+    batches = AugmentedBatches(windows_of(walkers(0)), tiny, seed=5)
     first, second = list(batches), list(batches)
     assert len(first) == len(batches)
     assert not torch.equal(first[0][1], second[0][1])
@@ -215,7 +216,7 @@ def test_augmentation_repeats_with_the_epoch(tiny):
 
 
 def test_augmentation_keeps_the_present_and_the_scale_of_the_future():
-    made = windows(walkers(0))
+    made = windows_of(walkers(0))
     seen, future = augment(made, Recipe().augmentation, torch.Generator().manual_seed(0))
     positions = seen.walk[:, :16].unflatten(-1, (8, 2)) * seen.unit[:, None, None]
     assert positions[:, -1].abs().max() == 0
@@ -226,10 +227,34 @@ def test_augmentation_keeps_the_present_and_the_scale_of_the_future():
 
 
 def test_import_is_light():
-    program = "import sys, torchmcl.trajectories.forecaster; print(*sys.modules)"
+    program = "import sys; from torchmcl.trajectories import Forecaster, read_tracks; print(*sys.modules)"
     loaded = set(
         subprocess.run(
             [sys.executable, "-c", program], capture_output=True, text=True, check=True
         ).stdout.split()
     )
     assert not {"hydra", "ray", "lightning", "matplotlib", "sklearn"} & loaded
+
+
+def test_every_public_name_is_there():
+    assert all(getattr(trajectories, name) is not None for name in trajectories.__all__)
+    with pytest.raises(AttributeError, match="has no attribute 'nothing'"):
+        _ = trajectories.nothing
+
+
+def test_the_bundled_model_is_small_and_less_sure_of_shorter_histories():
+    forecaster = Forecaster.from_pretrained()
+    assert (trajectories.BUNDLED / "model.safetensors").stat().st_size < 2e6
+    assert (trajectories.BUNDLED / "README.md").exists()
+    observed = windows_of(walkers(3, people=20)).observed
+    spread = [float(forecaster(observed[:, -steps:]).std.mean()) for steps in (8, 4, 2)]
+    assert spread[0] < min(spread[1:])
+
+
+def test_the_bundled_model_turns_with_the_walk():
+    forecaster = Forecaster.from_pretrained()
+    turn = torch.tensor([[0.0, -1.0], [-1.0, 0.0]])
+    expected = forecaster(walks()).points.unflatten(-1, (12, 2)) @ turn.T
+    torch.testing.assert_close(
+        forecaster(walks() @ turn.T).points.unflatten(-1, (12, 2)), expected, rtol=0, atol=1e-4
+    )

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from torchmcl.trajectories.tracks import Tracks
-from torchmcl.trajectories.windows import Windows, histories, neighbors, windows
+from torchmcl.trajectories.windows import Windows, histories, neighbors, windows_of
 from trajectories.conftest import walkers
 
 
@@ -43,7 +43,7 @@ def by_loops(tracks: Tracks) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 @pytest.mark.parametrize("seed", range(4))
 def test_windows_are_those_of_the_definition(seed):
     tracks = walkers(seed, frames=45, people=9)
-    made = windows(tracks)
+    made = windows_of(tracks)
     found, shared, around = by_loops(tracks)
     assert len(made) == len(found) > 0
     whole = torch.cat([made.observed, made.future], 1) + made.origin[:, None].float()
@@ -54,11 +54,11 @@ def test_windows_are_those_of_the_definition(seed):
 
 def test_a_lonely_window_is_not_shared():
     tracks = Tracks.of(range(20), [1] * 20, [[float(step), 0.0] for step in range(20)])
-    made = windows(tracks)
+    made = windows_of(tracks)
     assert len(made) == 1
     assert not made.shared.any()
     assert made.neighbors.isnan().all()
-    assert len(windows(Tracks.of(range(19), [1] * 19, np.zeros((19, 2))))) == 0
+    assert len(windows_of(Tracks.of(range(19), [1] * 19, np.zeros((19, 2))))) == 0
 
 
 def test_nothing_looks_ahead():
@@ -66,7 +66,7 @@ def test_nothing_looks_ahead():
     cut = int(tracks.instants[30])
     moved = np.where((tracks.frames > cut)[:, None], tracks.positions * -3 + 17, tracks.positions)
     changed = dataclasses.replace(tracks, positions=moved)
-    for function in (histories, windows):
+    for function in (histories, windows_of):
         before, after = function(tracks), function(changed)
         past = before.instants <= 30
         assert past.any()
@@ -74,7 +74,7 @@ def test_nothing_looks_ahead():
         torch.testing.assert_close(
             before.observed[past], after.observed[past], equal_nan=True, rtol=0, atol=0
         )
-    before, after = windows(tracks), windows(changed)
+    before, after = windows_of(tracks), windows_of(changed)
     past = before.instants <= 30
     torch.testing.assert_close(before.neighbors[past], after.neighbors[past], equal_nan=True, rtol=0, atol=0)
     assert not torch.equal(before.future[past], after.future[past])
@@ -107,7 +107,7 @@ def test_neighbors_do_not_depend_on_the_order():
 
 
 def test_files_are_told_apart():
-    parts = [windows(walkers(seed)) for seed in (0, 1)]
+    parts = [windows_of(walkers(seed)) for seed in (0, 1)]
     together = Windows.cat(parts)
     assert together.files.bincount().tolist() == [len(part) for part in parts]
     assert torch.equal(together[together.files == 1].observed, parts[1].observed)

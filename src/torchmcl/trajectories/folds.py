@@ -8,7 +8,7 @@ from pathlib import Path
 from torchmcl.errors import UserError
 from torchmcl.trajectories.rows import iter_rows
 from torchmcl.trajectories.tracks import read_tracks
-from torchmcl.trajectories.windows import Windows, windows
+from torchmcl.trajectories.windows import Windows, windows_of
 
 __all__ = [
     "COUNTS",
@@ -126,7 +126,7 @@ def read_windows(files: Sequence[Path]) -> Windows:
 
 @lru_cache(maxsize=32)
 def _windows_of(path: Path) -> Windows:
-    return windows(read_tracks(path))
+    return windows_of(read_tracks(path))
 
 
 def shared_rows(files: Sequence[Path], tests: Sequence[Path]) -> int:

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from jaxtyping import Float, Int
 from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file, save
 from torch import Tensor
 
 from torchmcl.errors import UserError
@@ -21,7 +21,7 @@ from torchmcl.trajectories.network import Architecture, FutureNetwork
 from torchmcl.trajectories.pose import completed
 from torchmcl.trajectories.recipe import AugmentedBatches, Recipe, forecasting_loss, look, one_cycle
 from torchmcl.trajectories.tracks import STEP, Tracks
-from torchmcl.trajectories.windows import NEIGHBORS, OBSERVED, PREDICTED, Windows, neighbors, windows
+from torchmcl.trajectories.windows import NEIGHBORS, OBSERVED, PREDICTED, Windows, neighbors, windows_of
 
 __all__ = ["BUNDLED", "Forecaster"]
 
@@ -36,12 +36,18 @@ class Forecaster:
     """K futures of 4.8 s with probabilities, from up to 3.2 s of walking.
 
     The answer to a scene that is moved, turned or mirrored is moved, turned or mirrored alike, in the same order; of a
-    straight walk without neighbors, which has no left and no right, as a set. Only who stands still and is alone is
-    told in the directions of the world.
+    straight walk without neighbors, which has no left and no right, as a set. Two exceptions, both without neighbors:
+    who stands still is told in the directions of the world, and a walk of two positions is not mirrored.
 
     Args:
         network: A trained network; without one, call `fit`.
         adjustment: Temperature and widths.
+
+    Example:
+        >>> forecaster = Forecaster.from_pretrained()
+        >>> walk = torch.tensor([[[0.5 * step, 0.0] for step in range(8)]])
+        >>> forecaster(walk)
+        Hypotheses(points=(1, 20, 24), logits=(1, 20), link='softmax', dtype=torch.float32, device='cpu')
     """
 
     def __init__(self, network: FutureNetwork | None = None, adjustment: Adjustment | None = None) -> None:
@@ -136,13 +142,13 @@ class Forecaster:
         Returns:
             This forecaster.
         """
-        parts = [windows(each) for each in ([tracks] if isinstance(tracks, Tracks) else tracks)]
+        parts = [windows_of(each) for each in ([tracks] if isinstance(tracks, Tracks) else tracks)]
         if held_out is None:
             cuts = [len(part) - max(len(part) // 10, 1) for part in parts]
             kept = Windows.cat([part[slice(cut, None)] for part, cut in zip(parts, cuts, strict=True)])
             parts = [part[slice(cut)] for part, cut in zip(parts, cuts, strict=True)]
         else:
-            kept = Windows.cat([windows(each) for each in held_out])
+            kept = Windows.cat([windows_of(each) for each in held_out])
         return self.fit_windows(
             Windows.cat(parts), kept, recipe=recipe, seed=seed, checkpoint=checkpoint, progress=progress
         )
@@ -225,7 +231,7 @@ class Forecaster:
 
         network = self._trained()
         with atomic(Path(folder) / "model.safetensors") as path:
-            save_file(network.state_dict(), path)
+            path.write_bytes(save(network.state_dict()))
         write_json(
             Path(folder) / "config.json",
             {
@@ -284,7 +290,8 @@ class Forecaster:
             told = self._trained()(
                 Seen(*(part if part.dtype == torch.bool else part.float() for part in seen))
             )
-        told = _symmetric(told, pose.straight)
+        several = observed[:, -3, 0].isfinite()
+        told = _symmetric(told, pose.straight & several)
         points = pose.back(told.points.to(observed.dtype)) + origin.repeat(1, PREDICTED)[:, None]
         assert told.logits is not None
         return Hypotheses(points, told.logits.to(observed.dtype) / self.adjustment.temperature, "softmax")
@@ -344,19 +351,20 @@ def resampled(observed: Float[Tensor, "agents steps 2"], step: float) -> Float[T
 
 
 def _symmetric(told: Hypotheses, straight: Tensor) -> Hypotheses:
-    """Of a straight walk alone, half of the futures are the mirror images of the more probable half.
+    """Of a straight walk alone, half of the futures are the mirror images of the half that ends farther to the left.
 
     Nothing tells its left from its right, so that only a symmetric set is mirrored when the walk is.
     """
     if not straight.any() or told.n_hypotheses % 2:
         return told
-    logits, best = told.log_probs.topk(told.n_hypotheses // 2, dim=-1)
-    points = told.points.take_along_dim(best[..., None], 1)
+    left = told.points[..., -1].topk(told.n_hypotheses // 2, dim=-1).indices
+    points = told.points.take_along_dim(left[..., None], 1)
     mirror = points.new_tensor([1.0, -1.0]).repeat(PREDICTED)
     pairs = torch.cat([points, points * mirror], 1)
+    logits = told.log_probs.take_along_dim(left, 1).repeat(1, 2)
     return Hypotheses(
         torch.where(straight[:, None, None], pairs, told.points),
-        torch.where(straight[:, None], logits.repeat(1, 2), told.log_probs),
+        torch.where(straight[:, None], logits, told.log_probs),
         "softmax",
     )
 

@@ -21,7 +21,7 @@ class Pose:
 
     Args:
         matrix: Orthogonal, one for each pedestrian.
-        straight: Where nothing tells left from right.
+        straight: Who moves straight ahead, so that nothing tells left from right.
     """
 
     matrix: Float[Tensor, "agents 2 2"]
@@ -80,7 +80,8 @@ def pose_of(
     beside = (nearest * left).sum(-1)
     side = torch.where(bend.abs() > STRAIGHT, bend, beside)
     sign = torch.where(side < -STRAIGHT, -1.0, 1.0).to(observed.dtype)
-    return Pose(torch.stack([ahead, left * sign[:, None]], -1), side.abs() <= STRAIGHT)
+    moving = torch.maximum(observed[:, -2].norm(dim=-1), observed[:, 0].norm(dim=-1)) > SHORTEST
+    return Pose(torch.stack([ahead, left * sign[:, None]], -1), (side.abs() <= STRAIGHT) & moving)
 
 
 def _first_long(*vectors: Tensor, otherwise: Tensor, least: float) -> Tensor:

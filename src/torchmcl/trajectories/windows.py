@@ -10,7 +10,16 @@ from torch import Tensor
 
 from torchmcl.trajectories.tracks import Tracks
 
-__all__ = ["NEIGHBORS", "OBSERVED", "PREDICTED", "Histories", "Windows", "histories", "neighbors", "windows"]
+__all__ = [
+    "NEIGHBORS",
+    "OBSERVED",
+    "PREDICTED",
+    "Histories",
+    "Windows",
+    "histories",
+    "neighbors",
+    "windows_of",
+]
 
 OBSERVED = 8
 PREDICTED = 12
@@ -118,7 +127,7 @@ def histories(tracks: Tracks, observed: int = OBSERVED) -> Histories:
     return Histories(*(torch.from_numpy(np.ascontiguousarray(column[kept])) for column in columns))
 
 
-def windows(tracks: Tracks, observed: int = OBSERVED, predicted: int = PREDICTED) -> Windows:
+def windows_of(tracks: Tracks, observed: int = OBSERVED, predicted: int = PREDICTED) -> Windows:
     """All windows of a file: 20 successive frames of the file in which a pedestrian is present throughout.
 
     Args:
