@@ -3,7 +3,6 @@
 import os
 import subprocess
 import sys
-from pathlib import Path
 from types import SimpleNamespace
 
 import torch
@@ -11,24 +10,17 @@ from lightning.pytorch import LightningModule
 
 from torchmcl.hypotheses import Hypotheses
 from torchmcl.training.distributed import build_strategy, gather_batch, gather_hypotheses
-
-PROGRAM = Path(__file__).with_name("two_processes.py")
-
-
-def trained(processes, path):
-    words = [sys.executable, PROGRAM, str(processes), path]
-    ended = subprocess.run(words, capture_output=True, text=True, check=False, timeout=300, env=environment())
-    assert ended.returncode == 0, ended.stderr
-    return torch.load(path, weights_only=True)
-
-
-def environment():
-    return {**os.environ, "OMP_NUM_THREADS": "1"}
+from training import two_processes
 
 
 def test_two_processes_are_one_with_twice_the_batch(tmp_path):
     """With different numbers of targets on the processes, drawn negatives and averaged weights."""
-    one, two = trained(1, tmp_path / "one.pt"), trained(2, tmp_path / "two.pt")
+    two_processes.main(1, tmp_path / "one.pt")
+    words = [sys.executable, two_processes.__file__, "2", tmp_path / "two.pt"]
+    alone = {**os.environ, "OMP_NUM_THREADS": "1"}
+    ended = subprocess.run(words, capture_output=True, text=True, check=False, timeout=300, env=alone)
+    assert ended.returncode == 0, ended.stderr
+    one, two = (torch.load(tmp_path / name, weights_only=True) for name in ("one.pt", "two.pt"))
     for name, weight in one["weights"].items():
         torch.testing.assert_close(two["weights"][name], weight, rtol=1e-4, atol=1e-5)
     for mine, other in zip(one["history"], two["history"], strict=True):
