@@ -153,11 +153,11 @@ def test_a_study_trains_what_is_missing_and_reuses_the_rest(tmp_path, monkeypatc
         study.run_study("table1", smoke, out=tmp_path / "out")
 
 
-def test_an_ensemble_is_made_of_rows_that_are_trained_once(tmp_path, monkeypatch, smoke):
-    """In processes of their own; and it is what `torchmcl train method=ie` makes, bit for bit."""
+def test_an_ensemble_is_made_of_rows_that_are_trained_once(tmp_path, monkeypatch, here, smoke):
+    """And it is what `torchmcl train method=ie` makes, bit for bit."""
     ensemble = replace(studies.BASELINES[2], changes={"method": "ie", "method.members": 2})
     use(monkeypatch, "table1", [ensemble, studies.WTA1])
-    (table,) = study.run_study("table1", smoke, out=tmp_path / "out", where=Local(2))
+    (table,) = study.run_study("table1", smoke, out=tmp_path / "out")
     runs = finished(tmp_path)
     assert sorted(runs) == ["simulated-ie-seed0", "simulated-wta1-seed0", "simulated-wta1-seed1"]
     text = table.read_text()
