@@ -71,13 +71,15 @@ def _row(name: str, shares: list[Tensor], level: float, held: int) -> Row:
 
 
 def _sizes() -> list[Row]:
-    """Mean size of 90 % regions for two branches that the model knows; those of the density score are the smallest."""
+    """Mean size of 90 % regions for two branches that the model knows, one of them rarer and noisier."""
     found = []
     for dim in (1, 2):
-        x, y = _data(2 * ITEMS, dim)
+        x = torch.rand(2 * ITEMS) * 2 - 1
         side = (1 + x.abs())[:, None, None]
         points = torch.cat([side, -side], 1).expand(-1, 2, dim)
-        prediction = Hypotheses(points, widths=torch.full((2 * ITEMS, 2), 0.3))
+        logits, widths = torch.tensor([0.7, 0.3]).log(), torch.tensor([0.2, 0.5])
+        prediction = Hypotheses(points, logits.expand(2 * ITEMS, 2), "softmax", widths.expand(2 * ITEMS, 2))
+        y = prediction.mixture().sample()
         held, new = slice(0, ITEMS), slice(ITEMS, 2 * ITEMS)
         sizes = {}
         for score in SCORES:
