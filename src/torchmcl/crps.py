@@ -11,7 +11,15 @@ from torch.utils.checkpoint import checkpoint
 
 from torchmcl.directions import to_vectors
 from torchmcl.distances import euclidean, pairwise
-from torchmcl.energy import active_mean, batch_first, blocks, item_mean, known_targets
+from torchmcl.energy import (
+    ScoreFunction,
+    active_mean,
+    batch_first,
+    blocks,
+    in_blocks,
+    item_mean,
+    known_targets,
+)
 from torchmcl.errors import check_integer
 from torchmcl.hypotheses import Hypotheses, check_hypotheses
 from torchmcl.mixtures.kernels import (
@@ -240,46 +248,28 @@ def _laplace_gap(gap: Tensor, wide: Tensor, narrow: Tensor) -> Tensor:
     return gap + wide * torch.exp(-z) * torch.where(close, series, exact)
 
 
-class _GaussianCRPS(torch.autograd.Function):
+class _GaussianCRPS(ScoreFunction):
     """`_gaussian_scores` with its gradients: a third of the operations that autograd would take."""
 
     @staticmethod
     def vmap(info: Any, in_dims: tuple[int | None, ...], *inputs: Tensor) -> tuple[Any, tuple[int, ...]]:
-        return _GaussianCRPS.apply(*batch_first(info, in_dims, inputs)), (0,) * 8
+        return _GaussianCRPS.apply(*batch_first(info, in_dims, inputs)), (0,) * 5
 
     @staticmethod
     def forward(x: Tensor, widths: Tensor, probs: Tensor, y: Tensor) -> tuple[Tensor, ...]:
-        (hypotheses, targets), n = (x.shape[-1], y.shape[-1]), x.shape[:-1].numel()
-        enough = torch.promote_types(x.dtype, torch.float32)
-        flat = tuple(each.reshape(n, each.shape[-1]).to(enough) for each in (x, widths, probs, y))
-        numbers = 2 * hypotheses * (hypotheses + targets)  # a value and a derivative at a time
-        parts = [_gaussian_block(*part) for part in blocks(flat, numbers)]
-        joined = parts[0] if len(parts) == 1 else tuple(map(torch.cat, zip(*parts, strict=True)))
-        return tuple(each.reshape(*x.shape[:-1], *each.shape[1:]).to(x.dtype) for each in joined)
-
-    @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Tensor, ...], output: tuple[Tensor, ...]) -> None:
-        ctx.mark_non_differentiable(*output[1:])
-        ctx.save_for_backward(*output[1:])
-
-    @staticmethod
-    @torch.autograd.function.once_differentiable
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, ...]:
-        slope, *to_targets, in_x, in_widths, in_probs = ctx.saved_tensors
-        each, total = gradients[0][..., None], gradients[0].sum(-1, keepdim=True)
-        x, widths, probs = ((each * part).sum(-2) for part in to_targets)
-        return x - total * in_x, widths - total * in_widths, probs - total * in_probs, gradients[0] * slope
+        pairs = x.shape[-1] * (x.shape[-1] + y.shape[-1])
+        return in_blocks(_gaussian_block, (x, widths, probs, y), x.shape[:-1], pairs)
 
 
 def _gaussian_block(x: Tensor, widths: Tensor, probs: Tensor, y: Tensor) -> tuple[Tensor, ...]:
-    """The CRPS of each target, and its derivatives in targets, positions, widths and probabilities.
+    """The scores of a block `(n, hypotheses)`, and their derivatives in points, widths, probabilities and targets.
 
     Targets are hypotheses of width 0: one pass over `(hypotheses + targets) x hypotheses` pairs is enough. With
     `A(d, v) = d A_d + 2 v A_v`, both derivatives of `E|N(d, v)|` come with its value.
     """
     # The batch comes last: its axis is long, those of hypotheses and targets are short.
     x, widths, p, y = (each.T.contiguous() for each in (x, widths, probs, y))
-    n, square = len(x), widths.square()
+    k, square = len(x), widths.square()
     gap = torch.cat([x, y])[:, None] - x
     variance = torch.cat([square, torch.zeros_like(y)])[:, None] + square
     rate = variance.clamp(min=torch.finfo(variance.dtype).tiny).rsqrt()
@@ -287,12 +277,13 @@ def _gaussian_block(x: Tensor, widths: Tensor, probs: Tensor, y: Tensor) -> tupl
     by_gap = torch.erf(z)
     by_variance = z.square_().neg_().exp_().mul_(rate).mul_(math.sqrt(0.5 / math.pi))
     value = torch.addcmul(gap.mul_(by_gap), variance, by_variance, value=2)
-    twice = 2 * widths * p
-    reach, slope = (value * p).sum(1), (by_gap * p).sum(1)
-    score = reach[n:] - (p * reach[:n]).sum(0) / 2
+    reach = (value[:k] * p).sum(1)
+    score = (value[k:] * p).sum(1) - (p * reach).sum(0) / 2
+    in_x = -p * (by_gap[k:] + (by_gap[:k] * p).sum(1))
+    in_widths = 2 * widths * p * (by_variance[k:] - (by_variance[:k] * p).sum(1))
+    in_probs = value[k:] - reach
     return (
-        score.T, slope[n:].T, *(
-            part.permute(2, 0, 1) for part in (-by_gap[n:] * p, by_variance[n:] * twice, value[n:].clone())
-        ),
-        (slope[:n] * p).T, ((by_variance[:n] * p).sum(1) * twice).T, reach[:n].T,
-    )  # fmt: skip
+        score.T,
+        *(each.permute(2, 0, 1) for each in (in_x, in_widths, in_probs)),
+        (by_gap[k:] * p).sum(1).T,
+    )

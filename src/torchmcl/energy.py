@@ -1,6 +1,6 @@
 """The energy score: a proper score of scored points, which every hypothesis learns from with every target."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
@@ -13,7 +13,7 @@ from torchmcl.hypotheses import Hypotheses, check_hypotheses
 
 __all__ = ["energy_loss", "energy_score"]
 
-BLOCK = 2**17
+BLOCK = 2**16
 """Batches are cut so that no buffer of pairs holds more numbers: it stays in the cache, and memory is bounded."""
 
 
@@ -113,9 +113,9 @@ def _each(hypotheses: Hypotheses, targets: Tensor, active: Tensor | None, distan
     if distance is euclidean and points.shape[-1] == 1:
         x, y = points.squeeze(-1), targets.squeeze(-1)
         return (probs[..., None, :] * (x[..., None, :] - y[..., None]).abs()).sum(-1) - _line_spread(x, probs)
-    reach = (probs[..., None, :] * pairwise(points, targets, distance)).sum(-1)
     if distance is euclidean and not torch.compiler.is_compiling():
-        return reach - _HalfSpread.apply(points, probs)[0][..., None]
+        return _PointEnergy.apply(points, probs, targets)[0]
+    reach = (probs[..., None, :] * pairwise(points, targets, distance)).sum(-1)
     apart = distance(points[..., :, None, :], points[..., None, :, :])
     return reach - (probs[..., :, None] * probs[..., None, :] * apart).sum((-2, -1))[..., None] / 2
 
@@ -127,22 +127,12 @@ def _line_spread(x: Tensor, probs: Tensor) -> Tensor:
     return (ordered.diff(dim=-1) * below * (1 - below)).sum(-1, keepdim=True)
 
 
-class _HalfSpread(torch.autograd.Function):
-    """`E|X - X'| / 2` with its gradients, which take one pass over the pairs where autograd takes several."""
+class ScoreFunction(torch.autograd.Function):
+    """A score of each target whose derivatives are computed with its value: outputs are the score, then those.
 
-    @staticmethod
-    def vmap(info: Any, in_dims: tuple[int | None, ...], *inputs: Tensor) -> tuple[Any, tuple[int, int, int]]:
-        return _HalfSpread.apply(*batch_first(info, in_dims, inputs)), (0, 0, 0)
-
-    @staticmethod
-    def forward(points: Tensor, probs: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        n, (hypotheses, dim) = probs[..., 0].numel(), points.shape[-2:]
-        enough = torch.promote_types(points.dtype, torch.float32)
-        flat = points.reshape(n, hypotheses, dim).to(enough), probs.reshape(n, hypotheses).to(enough)
-        parts = [_forces(*part) for part in blocks(flat, hypotheses * hypotheses * dim)]
-        reach = torch.cat([part[0] for part in parts]).reshape(probs.shape).to(probs.dtype)
-        force = torch.cat([part[1] for part in parts]).reshape(points.shape).to(points.dtype)
-        return (probs * reach).sum(-1) / 2, reach, force
+    Inputs have shapes `(*batch, ...)`, the last of them the targets `(*batch, targets, ...)`. The derivatives come in
+    the same order, each `(*batch, targets, ...)` with the axes of its input; that in the targets is of each by itself.
+    """
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Tensor, ...], output: tuple[Tensor, ...]) -> None:
@@ -151,21 +141,61 @@ class _HalfSpread(torch.autograd.Function):
 
     @staticmethod
     @torch.autograd.function.once_differentiable
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, Tensor]:
-        reach, force = ctx.saved_tensors
-        return gradients[0][..., None, None] * force, gradients[0][..., None] * reach
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, ...]:
+        *parts, in_targets = ctx.saved_tensors
+        each = gradients[0]
+        found = []
+        for part in parts:
+            weight = each.reshape(*each.shape, *(1 for _ in part.shape[each.ndim :]))
+            found.append((weight * part).sum(each.ndim - 1))
+        found.append(each.reshape(*each.shape, *(1 for _ in in_targets.shape[each.ndim :])) * in_targets)
+        return tuple(found)
 
 
-def _forces(points: Tensor, probs: Tensor) -> tuple[Tensor, Tensor]:
-    """`sum_l p_l |f_k - f_l|`, and its gradient in `f_k` times `p_k`, of a block `(n, hypotheses, dim)`."""
-    # The batch comes last: its axis is long, those of hypotheses and coordinates are short.
-    f, p = points.permute(2, 1, 0).contiguous(), probs.T.contiguous()
-    apart = f[:, :, None] - f[:, None]
-    square = apart.square().sum(0)
+class _PointEnergy(ScoreFunction):
+    """The energy score of points with the Euclidean distance, in one pass over the pairs."""
+
+    @staticmethod
+    def vmap(info: Any, in_dims: tuple[int | None, ...], *inputs: Tensor) -> tuple[Any, tuple[int, ...]]:
+        return _PointEnergy.apply(*batch_first(info, in_dims, inputs)), (0,) * 4
+
+    @staticmethod
+    def forward(points: Tensor, probs: Tensor, targets: Tensor) -> tuple[Tensor, ...]:
+        pairs = points.shape[-2] * (points.shape[-2] + targets.shape[-2])
+        return in_blocks(_point_block, (points, probs, targets), probs.shape[:-1], pairs)
+
+
+def _point_block(points: Tensor, probs: Tensor, targets: Tensor) -> tuple[Tensor, ...]:
+    """The scores of a block `(n, hypotheses, dim)`, and their derivatives in points, probabilities and targets."""
+    # The batch comes last: its axis is long, those of hypotheses are short; coordinates are taken one by one.
+    p, k = probs.T.contiguous(), probs.shape[-1]
+    places = torch.cat([points, targets], 1).permute(2, 1, 0).contiguous()
+    apart = [place[:, None] - place[:k] for place in places]
+    square = apart[0] * apart[0]
+    for each in apart[1:]:
+        square.addcmul_(each, each)
     # Where points coincide all differences are 0, whatever they are divided by.
-    pull = square.clamp(min=torch.finfo(square.dtype).tiny).rsqrt_().mul_(p)
-    reach = square.mul_(pull).sum(1)
-    return reach.T, apart.mul_(pull).sum(2).mul_(p).permute(2, 1, 0)
+    rate = square.clamp(min=torch.finfo(square.dtype).tiny).rsqrt_()
+    length, unit = square[k:] * rate[k:], torch.stack([each[k:] * rate[k:] for each in apart])
+    pull = rate[:k].mul_(p)
+    reach, force = square[:k].mul_(pull).sum(1), torch.stack([each[:k].mul_(pull).sum(1) for each in apart])
+    score = (p * length).sum(1) - (p * reach).sum(0) / 2
+    in_points = (unit + force[:, None]).mul_(-p)
+    return (
+        score.T, in_points.permute(3, 1, 2, 0), (length - reach).permute(2, 0, 1), (unit * p).sum(2).permute(2, 1, 0)
+    )  # fmt: skip
+
+
+def in_blocks(
+    score: Callable[..., tuple[Tensor, ...]], inputs: tuple[Tensor, ...], batch: torch.Size, pairs: int
+) -> tuple[Tensor, ...]:
+    """The outputs of `score`, a function of `(n, ...)`, for any batch axes, in blocks, in float32 at least."""
+    n, dtype = batch.numel(), inputs[0].dtype
+    enough = torch.promote_types(dtype, torch.float32)
+    flat = tuple(each.reshape(n, *each.shape[len(batch) :]).to(enough) for each in inputs)
+    parts = [score(*part) for part in blocks(flat, pairs)]
+    joined = parts[0] if len(parts) == 1 else tuple(map(torch.cat, zip(*parts, strict=True)))
+    return tuple(each.reshape(*batch, *each.shape[1:]).to(dtype) for each in joined)
 
 
 def batch_first(info: Any, in_dims: tuple[int | None, ...], inputs: tuple[Tensor, ...]) -> list[Tensor]:
