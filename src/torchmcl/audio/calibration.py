@@ -59,7 +59,7 @@ class Calibration:
     def radius(self, score: Float[np.ndarray, "*batch"]) -> Float[np.ndarray, "*batch"]:
         """Radius of the region of a direction with that score, degrees."""
         place = np.searchsorted(self.scores, score, side="right") - 1
-        return np.array(self.radii)[place.clip(min=0)]
+        return np.asarray(np.array(self.radii)[place.clip(min=0)])
 
     def probabilities(self, evidence: Float[np.ndarray, "frames 10"]) -> Float[np.ndarray, "frames 4"]:
         """Probabilities of 0, 1, 2, and 3 or more sources."""

@@ -64,8 +64,8 @@ class _Compared:
     likeliest: Int[np.ndarray, "frames"]
     nearest: Float[np.ndarray, "directions"]
     radii: Float[np.ndarray, "directions"]
-    silence: Bool[np.ndarray, "frames"]
-    decay: Bool[np.ndarray, "frames"]
+    silence: Bool[np.ndarray, "quiet"]
+    decay: Bool[np.ndarray, "decaying"]
 
 
 def judge(

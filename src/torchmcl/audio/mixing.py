@@ -32,7 +32,7 @@ class Mixing:
         rate: Their greatest speed, degrees per second.
     """
 
-    counts: tuple[float, float, float, float] = (5, 35, 30, 30)
+    counts: tuple[int, int, int, int] = (5, 35, 30, 30)
     frames: int = 25
     apart: float = 15.0
     spread: float = 3.0
@@ -112,7 +112,7 @@ class MixedBatches:
                 break
         wave = voices.sound[index, :, first * hop : (first + frames) * hop].astype(np.float32)
         azimuth, elevation = voices.directions[index, first : first + frames].T
-        side, up = rng.choice([-1, 1], 2)
+        side, up = (int(sign) for sign in rng.choice([-1, 1], 2))
         rate = math.radians(rng.uniform(-mixing.rate, mixing.rate)) if rng.random() < mixing.rotating else 0.0
         for _ in range(TRIES):
             angle = rng.uniform(-math.pi, math.pi)

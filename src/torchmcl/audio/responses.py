@@ -5,7 +5,7 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 import soundfile
@@ -29,7 +29,7 @@ __all__ = [
 
 HIGHEST = math.radians(70)
 TABLE = "directions.csv"
-AUDIBLE = 10 ** (-30 / 20)
+AUDIBLE = 10 ** (-20 / 20)
 """The direct sound begins where a response first exceeds so much of its largest sample."""
 
 
@@ -42,6 +42,7 @@ class Place:
     response: Float32[np.ndarray, "4 samples"]
 
 
+@runtime_checkable
 class Space(Protocol):
     """One room in which sources are placed."""
 
@@ -51,6 +52,7 @@ class Space(Protocol):
     def place(self, sample_rate: int, rng: np.random.Generator) -> Place: ...
 
 
+@runtime_checkable
 class Rooms(Protocol):
     """Draws a room."""
 

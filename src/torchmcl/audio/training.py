@@ -366,5 +366,5 @@ def _claim(out: Path, settings: LocalizerTraining) -> None:
         )
 
 
-def _plain(found: Judgement) -> dict[str, float | None]:
+def _plain(found: Judgement) -> dict[str, float | int | None]:
     return {name: None if math.isnan(value) else round(value, 4) for name, value in asdict(found).items()}
