@@ -45,7 +45,11 @@ def rows() -> list[Row]:
     swapped = swaps(localizer, fixed)
     right, doubtful = conventions(clips)
     return [
-        Row("localize, greatest change of a direction with the gain, degrees", *_plain(gain(localizer, fixed)), 0.01),
+        Row(
+            "localize, greatest change of a direction with the gain, degrees",
+            *_plain(gain(localizer, fixed)),
+            0.01,
+        ),
         Row("localize, identity kept by crossing sources", *_plain(kept), 0.8, at_most=False),
         Row("localize, swaps of two fixed sources between frames", *_plain(swapped), 0.02),
         Row("convention right or declared doubtful", *_plain(right), 0.99, at_most=False),
@@ -106,7 +110,9 @@ def crossing(clips: Sequence[Clip], seed: int) -> tuple[np.ndarray, np.ndarray]:
         azimuths[index] = sign * speed_ * (time_ - SECONDS / 2)
         angle = azimuths[index] - place.direction[0]
         w, y, z, x = wet
-        sound += np.stack([w, np.cos(angle) * y + np.sin(angle) * x, z, np.cos(angle) * x - np.sin(angle) * y])
+        sound += np.stack(
+            [w, np.cos(angle) * y + np.sin(angle) * x, z, np.cos(angle) * x - np.sin(angle) * y]
+        )
     noise = random.standard_normal(sound.shape) * 10 ** (-25 / 20)
     return (0.1 * (sound + noise)).astype(np.float32), azimuths
 
@@ -169,7 +175,9 @@ def array_like(sound: np.ndarray, random: np.random.Generator) -> np.ndarray:
     """As a real array: first-order energy is lost below 20 to 350 Hz and above 4 kHz, gains differ by 0.2 dB."""
     frequency = np.fft.rfftfreq(sound.shape[1], 1 / RATE)
     corner, loss = np.exp(random.uniform(np.log(20), np.log(350))), random.uniform(0, 0.6)
-    dipoles = (1 - loss * ((frequency - 4000) / 4000).clip(0, 1)) / np.sqrt(1 + (corner / frequency.clip(1)) ** 4)
+    dipoles = (1 - loss * ((frequency - 4000) / 4000).clip(0, 1)) / np.sqrt(
+        1 + (corner / frequency.clip(1)) ** 4
+    )
     gains = np.stack([np.ones_like(dipoles), dipoles, dipoles, dipoles])
     shaped = np.fft.irfft(np.fft.rfft(sound) * gains, sound.shape[1])
     return shaped * 10 ** (random.normal(0, 0.2, (4, 1)) / 20)
@@ -205,7 +213,9 @@ def speed() -> list[Row]:
         localize([path], Path(folder) / "out")
         taken = time.process_time() - started
     sound = 60.0 * MINUTES
-    return [Row("localize, seconds of sound in a CPU second", taken, sound, sound / taken, 60.0, at_most=False)]
+    return [
+        Row("localize, seconds of sound in a CPU second", taken, sound, sound / taken, 60.0, at_most=False)
+    ]
 
 
 if __name__ == "__main__":
