@@ -15,7 +15,7 @@ from safetensors.torch import load_file
 from torch import Tensor, nn
 
 import torchmcl
-from torchmcl.audio.calibration import save_calibration
+from torchmcl.audio.calibration import CALIBRATION, save_calibration
 from torchmcl.audio.clips import Clip, folder_clips, synthesized_clips
 from torchmcl.audio.foa import convention_named
 from torchmcl.audio.judgement import Judgement, calibrate, judge
@@ -134,13 +134,8 @@ def train_localizer(
         heard, unheard = _clips(settings)
         if not (out / WEIGHTS).is_file():
             _train(settings, heard, out, progress)
-        progress("calibration", 0.0)
-        localizer = Localizer.from_pretrained(out)
-        law = SceneLaw(rooms=_rooms(settings)) if settings.responses else SceneLaw()
-        counts = [1, 2, 3] * settings.scenes
-        calibration = calibrate(localizer, room_scenes(unheard[::2], counts, law, settings.seed + 1))
-        save_calibration(out, calibration)
-        progress("calibration", 1.0)
+        if not (out / CALIBRATION).is_file():
+            _calibrate(settings, unheard[::2], out, progress)
         found = judge_model(out, settings, progress=progress)
         metrics = {"version": torchmcl.__version__, **asdict(settings), **found}
         write_json(out / METRICS, metrics)
@@ -212,9 +207,8 @@ def judge_model(
         progress: Called with the name of a part and the share of it that is done.
     """
     _, unheard = _clips(settings)
-    law = SceneLaw(rooms=_rooms(settings)) if settings.responses else SceneLaw()
     counts = [1, 2, 3] * settings.scenes
-    scenes = room_scenes(unheard[1::2], counts, law, settings.seed + 2 if seed is None else seed)
+    scenes = room_scenes(unheard[1::2], counts, _law(settings), settings.seed + 2 if seed is None else seed)
 
     def counted() -> Any:
         for index, scene in enumerate(scenes):
@@ -302,6 +296,20 @@ def _train(
         progress=advance,
     )
     save_pretrained(out, settings.network, fitted.network)
+
+
+def _calibrate(
+    settings: LocalizerTraining, clips: Sequence[Clip], out: Path, progress: Callable[[str, float], None]
+) -> None:
+    progress("calibration", 0.0)
+    counts = [1, 2, 3] * settings.scenes
+    scenes = room_scenes(clips, counts, _law(settings), settings.seed + 1)
+    save_calibration(out, calibrate(Localizer.from_pretrained(out), scenes))
+    progress("calibration", 1.0)
+
+
+def _law(settings: LocalizerTraining) -> SceneLaw:
+    return SceneLaw(rooms=_rooms(settings)) if settings.responses else SceneLaw()
 
 
 def _network(settings: LocalizerTraining) -> nn.Module:
