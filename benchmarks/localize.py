@@ -29,6 +29,7 @@ SEED = 1234
 MINUTES = 10
 CROSSINGS, FIXED, ROOMS = 30, 30, 60
 SECONDS = 5.0
+OPEN = SimulatedRooms(open_air=1.0)
 GAINS = (-60, -40, -20, 0, 20)
 
 
@@ -83,8 +84,10 @@ def _difference(one: Localization, two: Localization) -> float:
     return worst
 
 
-def crossing(clips: Sequence[Clip], seed: int) -> tuple[np.ndarray, np.ndarray]:
-    """Two sources of different classes in a room that pass each other at 15 to 40 degrees a second.
+def crossing(
+    clips: Sequence[Clip], seed: int, rooms: SimulatedRooms = OPEN
+) -> tuple[np.ndarray, np.ndarray]:
+    """Two sources of different classes in a room, each moving at 20 to 40 degrees a second, that pass each other.
 
     Each source turns about the array together with its reflections.
 
@@ -92,12 +95,12 @@ def crossing(clips: Sequence[Clip], seed: int) -> tuple[np.ndarray, np.ndarray]:
         The sound, and azimuths `(2, samples)` in radians; both sources are on the horizon.
     """
     random = np.random.default_rng([SEED, seed])
-    space = SimulatedRooms(rt60=(0.2, 0.6), distances=(0.7, 2.0)).draw(random)
+    space = rooms.draw(random)
     samples = int(SECONDS * RATE)
     time_ = np.arange(samples) / RATE
     sound = np.zeros((4, samples), np.float32)
     azimuths = np.zeros((2, samples))
-    speed_ = np.radians(random.uniform(15, 40)) / 2
+    speed_ = np.radians(random.uniform(20, 40))
     labels: set[str] = set()
     for index, sign in enumerate((1, -1)):
         dry, label = _lasting(clips, labels, random, samples)

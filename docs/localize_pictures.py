@@ -29,10 +29,10 @@ def main() -> None:
 
 
 def steady() -> np.ndarray:
-    """Noise from one place in a room with a reverberation time of 1.2 s."""
-    random = np.random.default_rng(5)
-    room = random_room(random, (1.2, 1.21))
-    response = room.response(np.radians([40.0, 10.0]), 1.8, RATE, random)
+    """Noise from one place, 3.5 m away, in a room with a reverberation time of 1.5 s."""
+    random = np.random.default_rng(27)
+    room = random_room(random, (1.4, 1.5))
+    response = room.response(np.radians([40.0, 10.0]), 3.5, RATE, random)
     return _leveled(oaconvolve(_noise(random)[None], response, axes=-1)[:, : SECONDS * RATE])
 
 

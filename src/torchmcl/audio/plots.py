@@ -116,7 +116,7 @@ def heat_map(heat: Float[np.ndarray, "elevations azimuths"], title: str, found: 
     axes = figure.subplots()
     edges = np.arange(-180, 181, HEAT_CELL), np.arange(-90, 91, HEAT_CELL)
     shares = (blurred / max(blurred.max(), 1e-12)).reshape(heat.shape)
-    mesh = axes.pcolormesh(*edges, shares, cmap="gray_r", vmin=0, vmax=1.3)
+    mesh = axes.pcolormesh(*edges, shares, cmap="gray_r", vmin=0, vmax=1)
     figure.colorbar(mesh, label="score, relative to its maximum")
     for track, path in _longest_stretches(found).items():
         azimuth, elevation = np.degrees([(s.azimuth, s.elevation) for s in path]).T
@@ -154,10 +154,7 @@ def timeline(points: Float[np.ndarray, "drawn 4"], found: Localization, title: s
             points[:, 0],
             points[:, column],
             c=points[:, 3],
-            s=3,
-            cmap="Greys",
-            vmin=0,
-            vmax=2,
+            s=4, cmap="Greys", vmin=-0.3, vmax=1,
             rasterized=True,
         )
         for first, _, path in stretches(found):

@@ -9,7 +9,7 @@ forward and backward (Rauch-Tung-Striebel). `Tracker` is the causal part, for li
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
@@ -38,6 +38,7 @@ class Tracking:
 
     Attributes:
         near: Hypotheses within so many degrees are one candidate.
+        apart: Of two tracks within so many degrees the stronger one is told.
         gate: Degrees between a track and a candidate at most.
         begin: Score of a candidate that starts a track.
         keep: Score of a candidate that continues a track.
@@ -55,6 +56,7 @@ class Tracking:
     """
 
     near: float = 15.0
+    apart: float = 10.0
     gate: float = 20.0
     begin: float = 0.15
     keep: float = 0.12
@@ -239,7 +241,7 @@ class Tracker:
             and track.strength >= settings.faint
             and self.frame - track.last <= settings.hold
         ]
-        return sorted(told, key=lambda each: -each.score)[: settings.most]
+        return _apart(told, settings)[: settings.most]
 
     def finish(self) -> list[_Track]:
         """All tracks, in the order of their beginning."""
@@ -319,7 +321,25 @@ def link(found: Sequence[Candidates], settings: Tracking = OPERATING_POINTS["rec
     for number, track, path in zip(_numbers(tracks, paths, settings), tracks, paths, strict=True):
         for told in _told(number, track, path, settings):
             frames[told.frame].append(told)
-    return [sorted(told, key=lambda each: -each.score)[: settings.most] for told in frames]
+    return _renumbered([_apart(told, settings)[: settings.most] for told in frames])
+
+
+def _apart(told: list[Told], settings: Tracking) -> list[Told]:
+    """Strongest first; of two tracks at the same place the stronger one."""
+    kept: list[Told] = []
+    limit = math.cos(math.radians(settings.apart))
+    for each in sorted(told, key=lambda each: -each.score):
+        if all(each.vector @ other.vector < limit for other in kept):
+            kept.append(each)
+    return kept
+
+
+def _renumbered(frames: list[list[Told]]) -> list[list[Told]]:
+    """Numbers without gaps, in the order in which sources are first told."""
+    numbers: dict[int, int] = {}
+    for told in (each for frame in frames for each in frame):
+        numbers.setdefault(told.track, len(numbers))
+    return [[replace(told, track=numbers[told.track]) for told in frame] for frame in frames]
 
 
 def _told(number: int, track: _Track, path: np.ndarray, settings: Tracking) -> Iterator[Told]:
