@@ -11,7 +11,7 @@ import soundfile
 from scipy.signal import oaconvolve
 
 from benchmarks import Row, show
-from torchmcl.audio.clips import Clip, folder_clips, synthesised_clips
+from torchmcl.audio.clips import Clip, folder_clips, synthesized_clips
 from torchmcl.audio.conventions import ConventionDetector
 from torchmcl.audio.foa import CONVENTIONS, convert, unit_vectors
 from torchmcl.audio.localizer import Localizer, localize
@@ -39,7 +39,7 @@ def rows() -> list[Row]:
     `TORCHMCL_SOUNDS` names a folder of sounds to take in place of synthesized ones.
     """
     sounds = os.environ.get("TORCHMCL_SOUNDS")
-    clips = folder_clips(sounds) if sounds else synthesised_clips(SEED)
+    clips = folder_clips(sounds) if sounds else synthesized_clips(SEED)
     localizer = Localizer.from_pretrained()
     kept = np.mean([identities_kept(localizer, *crossing(clips, seed)) for seed in range(CROSSINGS)])
     fixed = list(room_scenes(clips, [2] * FIXED, SceneLaw(), SEED))
@@ -84,9 +84,7 @@ def _difference(one: Localization, two: Localization) -> float:
     return worst
 
 
-def crossing(
-    clips: Sequence[Clip], seed: int, rooms: SimulatedRooms = OPEN
-) -> tuple[np.ndarray, np.ndarray]:
+def crossing(clips: Sequence[Clip], seed: int, rooms: SimulatedRooms = OPEN) -> tuple[np.ndarray, np.ndarray]:
     """Two sources of different classes in a room, each moving at 20 to 40 degrees a second, that pass each other.
 
     Each source turns about the array together with its reflections.
@@ -206,7 +204,7 @@ def speed() -> list[Row]:
     """Seconds of sound localized in a second, from the file to all tables and pictures."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "long.wav"
-        clips = synthesised_clips(SEED)
+        clips = synthesized_clips(SEED)
         scenes = room_scenes(clips, [1, 2, 3] * 10, SceneLaw(), SEED)
         minute = np.concatenate([scene.sound for scene in scenes], axis=1)
         with soundfile.SoundFile(path, "w", RATE, 4, "PCM_16") as stream:

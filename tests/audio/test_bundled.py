@@ -6,7 +6,7 @@ import math
 import numpy as np
 import pytest
 
-from torchmcl.audio.clips import synthesised_clips
+from torchmcl.audio.clips import synthesized_clips
 from torchmcl.audio.foa import unit_vectors
 from torchmcl.audio.judgement import judge
 from torchmcl.audio.localizer import BUNDLED_MODEL, Listening, Localizer
@@ -23,7 +23,7 @@ def localizer():
 
 @pytest.fixture(scope="module")
 def scenes():
-    clips = [clip for clip in synthesised_clips(4321) if clip.label in ("speech", "keys")]
+    clips = [clip for clip in synthesized_clips(4321) if clip.label in ("speech", "keys")]
     return list(room_scenes(clips, [1, 1, 1, 2, 2, 3], SceneLaw(seconds=4.0), seed=5))
 
 

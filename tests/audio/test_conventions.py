@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from torchmcl.audio.clips import synthesised_clips
+from torchmcl.audio.clips import synthesized_clips
 from torchmcl.audio.conventions import ConventionDetector
 from torchmcl.audio.foa import CONVENTIONS, convert, encode
 from torchmcl.audio.responses import SimulatedRooms
@@ -27,7 +27,7 @@ def test_rooms_and_arrays():
     random = np.random.default_rng(0)
     law = SceneLaw(SimulatedRooms(rt60=(0.2, 1.5)), seconds=4.0)
     wrong = doubtful = 0
-    for scene in room_scenes(synthesised_clips(9), [1, 2, 3] * 4, law, seed=5):
+    for scene in room_scenes(synthesized_clips(9), [1, 2, 3] * 4, law, seed=5):
         sound = array_like(scene.sound, random)
         for convention in CONVENTIONS:
             detector = ConventionDetector(RATE)

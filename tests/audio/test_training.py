@@ -16,7 +16,7 @@ from torchmcl.audio.calibration import (
     load_calibration,
     save_calibration,
 )
-from torchmcl.audio.clips import synthesised_clips
+from torchmcl.audio.clips import synthesized_clips
 from torchmcl.audio.foa import encode, intensity_directions, steering
 from torchmcl.audio.localizer import Localizer
 from torchmcl.audio.mixing import MixedBatches, Mixing
@@ -68,7 +68,7 @@ def test_open_air_is_a_plane_wave():
 def voices(tmp_path_factory):
     folder = tmp_path_factory.mktemp("voices")
     return make_voices(
-        folder, synthesised_clips(1), rooms=SimulatedRooms(open_air=1.0), count=4, seconds=4.0, seed=3
+        folder, synthesized_clips(1), rooms=SimulatedRooms(open_air=1.0), count=4, seconds=4.0, seed=3
     )
 
 
@@ -82,8 +82,8 @@ def test_voices_are_resumed_where_they_stopped(voices, tmp_path):
 
     arguments = {"rooms": SimulatedRooms(open_air=1.0), "count": 4, "seconds": 4.0, "seed": 3}
     with pytest.raises(Stop):
-        make_voices(tmp_path, synthesised_clips(1), progress=stop, **arguments)
-    again = make_voices(tmp_path, synthesised_clips(1), **arguments)
+        make_voices(tmp_path, synthesized_clips(1), progress=stop, **arguments)
+    again = make_voices(tmp_path, synthesized_clips(1), **arguments)
     np.testing.assert_array_equal(again.sound, voices.sound)
     np.testing.assert_array_equal(again.directions, voices.directions)
 

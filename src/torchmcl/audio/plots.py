@@ -154,7 +154,10 @@ def timeline(points: Float[np.ndarray, "drawn 4"], found: Localization, title: s
             points[:, 0],
             points[:, column],
             c=points[:, 3],
-            s=4, cmap="Greys", vmin=-0.3, vmax=1,
+            s=4,
+            cmap="Greys",
+            vmin=-0.3,
+            vmax=1,
             rasterized=True,
         )
         for first, _, path in stretches(found):
