@@ -35,13 +35,18 @@ def measure(answer: Answer, rows: Split) -> dict[str, Any]:
     y = rows.y_test
     nll = answer.nll(y)
     error = answer.mean - y
-    coverage, width, interval_score = {}, {}, {}
+    coverage: dict[str, float] = {}
+    width: dict[str, float | None] = {}
+    interval_score: dict[str, float | None] = {}
     for level in COVERAGES:
         low, high = answer.interval(level)
         coverage[str(level)] = float(((low <= y) & (y <= high)).mean())
-        width[str(level)] = float((high - low).mean())
+        # With too few rows for the level an interval is infinite, which JSON cannot hold.
+        finite = bool(np.isfinite(high - low).all())
+        width[str(level)] = float((high - low).mean()) if finite else None
         outside = np.maximum(low - y, 0) + np.maximum(y - high, 0)
-        interval_score[str(level)] = float((high - low + 2 / (1 - level) * outside).mean())
+        score = float((high - low + 2 / (1 - level) * outside).mean()) if finite else None
+        interval_score[str(level)] = score
     return {
         "test_rows": len(y),
         "rmse": float(np.sqrt((error**2).mean())),

@@ -142,11 +142,14 @@ def _means(records: Sequence[dict[str, Any]]) -> dict[str, Any]:
     tested = np.array([record["test_rows"] for record in records], dtype=float)
     for key in ("coverage", "width", "interval_score"):
         found[key] = {
-            str(level): float(np.average([record[key][str(level)] for record in records], weights=tested))
-            for level in COVERAGES
+            str(level): _average([r[key][str(level)] for r in records], tested) for level in COVERAGES
         }
     found["test_rows"] = int(tested.sum())
     return found
+
+
+def _average(values: Sequence[float | None], weights: Any) -> float | None:
+    return None if None in values else float(np.average(np.array(values, dtype=float), weights=weights))
 
 
 def _ranks(means: dict[str, dict[str, Any]], measure: str) -> dict[str, float]:

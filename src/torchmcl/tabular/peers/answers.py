@@ -3,7 +3,7 @@
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +15,7 @@ __all__ = ["Answer", "Fitted", "GaussianMixture", "QuantileTable"]
 Array = NDArray[np.float64]
 
 
+@runtime_checkable
 class Answer(Protocol):
     """Predictive distributions, one for each row."""
 

@@ -1,0 +1,202 @@
+"""The commands `fit`, `predict` and `tables`: from a file to a file, and every mistake as one sentence."""
+
+import json
+import re
+import shutil
+
+import numpy as np
+import pandas as pd
+import pytest
+from playwright.sync_api import sync_playwright
+
+from torchmcl.errors import UserError
+from torchmcl.runs.jobs import Local
+from torchmcl.tabular.command import FitSettings, fit_table, predict_table
+from torchmcl.tabular.files import pieces, read_frame
+from torchmcl.tabular.study import Study, study, summary
+
+CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+pytestmark = pytest.mark.filterwarnings("ignore:.*are too few to calibrate:UserWarning")
+browser_needed = pytest.mark.skipif(
+    CHROMIUM is None, reason="no Chromium: sh tests/install_browser.sh tells why and how to get it"
+)
+
+
+@pytest.fixture(scope="module")
+def table(tmp_path_factory):
+    random = np.random.default_rng(0)
+    frame = pd.DataFrame({"x": random.normal(size=150), "kind": random.choice(["a", "b<i>"], 150)})
+    frame["y"] = frame["x"] * (frame["kind"] == "a") + random.normal(size=150)
+    frame["other"] = frame["x"] ** 2
+    frame.loc[random.random(150) < 0.3, "x"] = np.nan
+    path = tmp_path_factory.mktemp("table") / "data.csv"
+    frame.to_csv(path, index=False)
+    return path
+
+
+@pytest.fixture(scope="module")
+def run(table):
+    out = table.parent / "run"
+    found = fit_table(
+        FitSettings(str(table), ("y", "other"), "kind", members=2, hypotheses=2, epochs=2),
+        out,
+        progress=False,
+    )
+    assert set(found["outputs"]) == {"y", "other"}
+    return out
+
+
+def test_a_run_has_model_measures_and_report_and_is_not_trained_again(table, run):
+    before = {path.name: path.read_bytes() for path in run.iterdir() if path.is_file()}
+    assert {"config.json", "model.safetensors", "metrics.json", "report.html", "settings.json"} <= set(before)
+    fit_table(
+        FitSettings(str(table), ("y", "other"), "kind", members=2, hypotheses=2, epochs=2),
+        run,
+        progress=False,
+    )
+    assert before["model.safetensors"] == (run / "model.safetensors").read_bytes()
+    with pytest.raises(UserError, match="seed is 1, this run was made with 0"):
+        fit_table(
+            FitSettings(str(table), ("y", "other"), "kind", members=2, hypotheses=2, epochs=2, seed=1), run
+        )
+    found = json.loads(before["metrics.json"])
+    inside = found["outputs"]["y"]["reliability"][2]
+    assert inside["low"] <= inside["coverage"] <= inside["high"]
+    assert sum(found["outputs"]["y"]["pit"]) == pytest.approx(1)
+
+
+def test_prediction_writes_one_line_for_each_row(table, run, tmp_path):
+    new = pd.read_csv(table).drop(columns=["y", "other"])
+    new.loc[0, "kind"] = "a"
+    new.assign(more=1).to_csv(tmp_path / "new.csv", index=False)
+    notes = []
+    assert predict_table(run, tmp_path / "new.csv", tmp_path / "out.csv", 0.8, notes.append) == 150
+    assert "not used: more" in notes[0]
+    found = pd.read_csv(tmp_path / "out.csv")
+    assert (found["y_lower"] <= found["y_upper"]).all()
+    np.testing.assert_allclose(found[["probability_1", "probability_2"]].sum(axis=1), 1)
+    new.drop(columns="x").to_csv(tmp_path / "new.csv", index=False)
+    with pytest.raises(UserError, match="the column 'x' is missing, which the model was trained on"):
+        predict_table(run, tmp_path / "new.csv", tmp_path / "again.csv", 0.8, notes.append)
+    assert not (tmp_path / "again.csv").exists()
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"targets": ("z",)}, "has no column 'z'; it has x, kind, y, other"),
+        ({"targets": ("kind",)}, "the column 'kind' holds text, a target must hold numbers"),
+        ({"targets": ("x",)}, "line .* has no value for the target"),
+        ({"targets": ("y", "y")}, "'y' is named twice"),
+        ({"group": "nothing"}, "has no column 'nothing'"),
+        ({"test_fraction": 0.0}, "--test-fraction 0.0: must be above 0"),
+    ],
+)
+def test_mistakes(table, tmp_path, changes, message):
+    settings = FitSettings(**{"data": str(table), "targets": ("y",), **changes})
+    with pytest.raises(UserError, match=message):
+        fit_table(settings, tmp_path / "run", progress=False)
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize(
+    ("content", "columns"),
+    [
+        (b"a,b\n1,x\n2.5,y\n", {"a": [1, 2.5], "b": ["x", "y"]}),
+        (b"a;b\n1,5;x\n2,5;y\n", {"a": [1.5, 2.5], "b": ["x", "y"]}),
+        (b"\xef\xbb\xbfa\tb\n1\t2\n", {"a": [1], "b": [2]}),
+        (b"a|b\n1|2\n", {"a": [1], "b": [2]}),
+    ],
+)
+def test_delimiter_and_decimal_sign_are_detected(tmp_path, content, columns):
+    (tmp_path / "t.csv").write_bytes(content)
+    assert read_frame(tmp_path / "t.csv").to_dict("list") == columns
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("t.csv", b"", "is empty"),
+        ("t.csv", b"a,b\n", "holds no row"),
+        ("t.csv", b"a,b\n1,2\n1,\xff\n", "line 3 is not UTF-8 text"),
+        ("t.csv", b"a,b\n1,2\n1,2,3\n", "Expected 2 fields in line 3, saw 3"),
+        ("t.parquet", b"a,b\n", "is not a Parquet file"),
+    ],
+)
+def test_broken_files_are_named(tmp_path, name, content, message):
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(UserError, match=message):
+        read_frame(tmp_path / name)
+
+
+def test_pieces_are_the_whole(tmp_path):
+    frame = pd.DataFrame({"a": range(25), "b": ["x"] * 25})
+    frame.to_parquet(tmp_path / "t.parquet")
+    frame.to_csv(tmp_path / "t.csv", index=False)
+    for name in ("t.parquet", "t.csv"):
+        found = list(pieces(tmp_path / name, 10))
+        assert [len(each) for each in found] == [10, 10, 5]
+        pd.testing.assert_frame_equal(pd.concat(found), frame, check_index_type=False)
+
+
+def test_the_page_needs_nothing_else(run):
+    text = (run / "report.html").read_text(encoding="utf-8")
+    assert not re.findall(r"""(?:src|href)=["'](?!data:)""", text)
+    assert "<i>" not in text
+
+
+@browser_needed
+@pytest.mark.parametrize("width", [390, 1280])
+def test_the_page_fits_and_nothing_goes_wrong(run, width):
+    wrong = []
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(
+            executable_path=CHROMIUM, args=["--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"]
+        )
+        tab = browser.new_context(viewport={"width": width, "height": 900}, offline=True).new_page()
+        tab.on("console", lambda message: wrong.append(message.text))
+        tab.on("pageerror", lambda error: wrong.append(str(error)))
+        tab.goto((run / "report.html").as_uri())
+        assert tab.evaluate("document.documentElement.scrollWidth") <= width
+        assert tab.locator("svg").count() > 10
+        browser.close()
+    assert wrong == []
+
+
+def test_a_study_is_resumed_and_summarized(tmp_path):
+    random = np.random.default_rng(0)
+    folder = tmp_path / "sets" / "tiny" / "data"
+    folder.mkdir(parents=True)
+    X = random.normal(size=(60, 2))
+    np.savetxt(folder / "data.txt", np.c_[X, X.sum(1)])
+    np.savetxt(folder / "index_features.txt", [0, 1])
+    np.savetxt(folder / "index_target.txt", [2])
+    np.savetxt(folder / "index_train_0.txt", np.arange(50))
+    np.savetxt(folder / "index_test_0.txt", np.arange(50, 60))
+    settings = Study(str(tmp_path / "sets"), methods=("quantiles",))
+    written = study(settings, tmp_path / "out", Local(1))
+    record = tmp_path / "out" / "records" / "tiny-0-quantiles.json"
+    stamp = record.stat().st_mtime_ns
+    assert study(settings, tmp_path / "out", Local(1)) == written
+    assert record.stat().st_mtime_ns == stamp
+    assert "LightGBM" in (tmp_path / "out" / "tables.md").read_text()
+    with pytest.raises(UserError, match=r"--sets none: .* has tiny"):
+        study(Study(str(tmp_path / "sets"), ("none",)), tmp_path / "out", Local(1))
+    with pytest.raises(UserError, match="--peers magic: must be one of torchmcl, mdn"):
+        study(Study(str(tmp_path / "sets"), methods=("magic",)), tmp_path / "out", Local(1))
+
+
+def test_ranks_and_ratios():
+    def record(name, method, crps):
+        levels = {str(level): 0.9 for level in (0.5, 0.8, 0.9, 0.95)}
+        one = {"rmse": crps, "mae": crps, "nll": crps, "crps": crps, "cpu_seconds": 1.0, "seconds": 1.0}
+        return {"set": name, "split": 0, "method": method, "rows": 9, "test_rows": 5, **one,
+                "coverage": levels, "width": levels, "interval_score": levels}  # fmt: skip
+
+    found = summary(
+        [record("a", "torchmcl", 1.0), record("a", "mdn", 2.0), record("a", "control", 0.5),
+         record("b", "torchmcl", 4.0), record("b", "mdn", 2.0), record("b", "control", 4.0)]
+    )  # fmt: skip
+    assert found["ranks"]["crps"] == {"torchmcl": 1.5, "mdn": 1.5}
+    assert found["ratios"] == {"mdn": pytest.approx(1.0), "control": pytest.approx(2**0.5)}
+    assert found["coverage"]["mdn"]["mean_gap_per_set"] == pytest.approx((0.4 + 0.1 + 0 + 0.05) / 4)

@@ -1,0 +1,105 @@
+"""Saved models: equal to the last bit, and nothing else is read."""
+
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+from torch import nn
+
+from torchmcl import MCLRegressor, great_circle
+from torchmcl.errors import UserError
+
+
+@pytest.fixture(scope="module")
+def data():
+    random = np.random.default_rng(0)
+    X = pd.DataFrame({"x": random.normal(size=80), "kind": random.choice(["a", "b"], 80)})
+    return X, X["x"].to_numpy() + (X["kind"] == "a").to_numpy()
+
+
+def fitted(X, y, **settings):
+    settings = {"n_hypotheses": 2, "members": 2, "hidden": (8,), "max_epochs": 2, **settings}
+    return MCLRegressor(**settings, random_state=0, progress=False).fit(X, y)
+
+
+@pytest.fixture(scope="module")
+def folder(data, tmp_path_factory):
+    place = tmp_path_factory.mktemp("model")
+    groups = np.where(np.arange(80) % 2, "odd", "even")
+    fitted(*data).calibrate(*data, groups=groups).save(place)
+    return place
+
+
+def test_predictions_are_equal_to_the_last_bit(data, folder):
+    X, y = data
+    model, again = fitted(X, y), MCLRegressor.load(folder)
+    assert again.get_params() == model.get_params()
+    for name in ("predict", "predict_std", "predict_mode"):
+        np.testing.assert_array_equal(getattr(again, name)(X), getattr(model, name)(X))
+    np.testing.assert_array_equal(again.log_prob(X, y), model.log_prob(X, y))
+    model.calibrate(X, y, groups=np.where(np.arange(80) % 2, "odd", "even"))
+    pd.testing.assert_frame_equal(
+        *(each.predict_interval(X[:2], 0.8, ["odd", "even"]) for each in (again, model))
+    )
+    with pytest.raises(ValueError, match="feature names"):
+        again.predict(X.rename(columns={"x": "z"}))
+
+
+def test_a_network_of_ones_own_needs_its_code(data, tmp_path):
+    def build(features, outputs):
+        return nn.Sequential(nn.Linear(features, 4), nn.Tanh(), nn.Linear(4, outputs))
+
+    model = fitted(*data, network=build)
+    model.save(tmp_path)
+    np.testing.assert_array_equal(
+        MCLRegressor.load(tmp_path, network=build).predict(data[0]), model.predict(data[0])
+    )
+    with pytest.raises(UserError, match="network must be given for a model with a network of its own"):
+        MCLRegressor.load(tmp_path)
+
+
+def test_other_losses_are_saved(tmp_path):
+    random = np.random.default_rng(0)
+    X, y = random.normal(size=(40, 2)), random.uniform(-1, 1, size=(40, 2))
+    model = fitted(X, y, loss="rmcl", members=None, distance=great_circle, scores="sigmoid")
+    model.save(tmp_path)
+    again = MCLRegressor.load(tmp_path)
+    assert again.distance is great_circle
+    np.testing.assert_array_equal(again.predict(X), model.predict(X))
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda config: None, "is not valid JSON"),
+        (lambda config: [], "does not describe an MCLRegressor"),
+        (lambda config: {**config, "format": 9}, "has the format 9, this version reads 1"),
+        (lambda config: {**config, "settings": {**config["settings"], "hidden": [10**9]}}, "parameters"),
+        (
+            lambda config: {**config, "settings": {**config["settings"], "hidden": [9]}},
+            "does not describe a model",
+        ),
+        (lambda config: {**config, "units": {"center": [0], "scale": [-1]}}, "does not describe a model"),
+        (
+            lambda config: {**config, "columns": {**config["columns"], "medians": []}},
+            "does not describe a model",
+        ),
+        (lambda config: {key: config[key] for key in config if key != "scalar"}, "does not describe a model"),
+    ],
+)
+def test_foreign_configurations_are_refused(folder, tmp_path, change, message):
+    (tmp_path / "model.safetensors").write_bytes((folder / "model.safetensors").read_bytes())
+    changed = change(json.loads((folder / "config.json").read_text()))
+    (tmp_path / "config.json").write_text("{" if changed is None else json.dumps(changed))
+    with pytest.raises(UserError, match=message):
+        MCLRegressor.load(tmp_path)
+
+
+def test_broken_weights_and_absent_files_are_named(folder, tmp_path):
+    with pytest.raises(UserError, match=r"config.json: there is no such file"):
+        MCLRegressor.load(tmp_path)
+    (tmp_path / "config.json").write_text((folder / "config.json").read_text())
+    (tmp_path / "model.safetensors").write_bytes((folder / "model.safetensors").read_bytes()[:-9])
+    with pytest.raises(UserError, match=r"model.safetensors: is not a complete safetensors file"):
+        MCLRegressor.load(tmp_path)
