@@ -1,12 +1,13 @@
 """Intervals and regions that hold their coverage: split conformal prediction with out-of-fold or fresh rows."""
 
 import warnings
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from scipy.special import ndtr, ndtri
 from torch import Tensor
 
 from torchmcl.hypotheses import Hypotheses
@@ -16,6 +17,8 @@ from torchmcl.tabular.targets import Targets
 __all__ = ["Calibration", "calibrate"]
 
 Array = NDArray[np.float64]
+PART = 0.5
+"""The part of the extrapolation from pairs to all members that is made."""
 DRAWS, ROWS_AT_ONCE = 512, 1024
 """Draws that tell the probability of a region, and rows whose draws are in memory at once."""
 
@@ -30,17 +33,36 @@ class Calibration:
         region: For each target the probability of the highest-density region that just contains it, `(targets,)`.
         weights: Of the targets.
         groups: The group of each target as text, or `None`.
+        single: As `interval`, for single members where `interval` is of pairs of members, `(2 x targets, dim)`: the
+            first members, then the second ones. `None` where `interval` is of all members.
+        members: Of the model whose intervals are calibrated by pairs.
     """
 
     interval: Array
     region: Array
     weights: Array
-    groups: NDArray[Any] | None = field(default=None)
+    groups: NDArray[Any] | None = None
+    single: Array | None = None
+    members: int = 2
 
     def interval_levels(self, coverage: float, groups: Any, rows: int) -> Array:
         """The level of the central interval that holds `coverage`, `(rows, dim)`; infinite with too few targets."""
         columns = [self._levels(column, coverage, groups, rows) for column in self.interval.T]
-        return np.stack(columns, axis=1)
+        levels = np.stack(columns, axis=1)
+        return levels if self.single is None else self._extrapolated(levels, coverage)
+
+    def _extrapolated(self, levels: Array, coverage: float) -> Array:
+        """From pairs to all members: their disagreement widens a mixture by a part that is linear in 1 / members.
+
+        On normal quantiles, and half of the way: the whole way was measured to be too far.
+        """
+        assert self.single is not None
+        weights = np.tile(self.weights, 2)
+        alone = np.array([_quantile(column, weights, coverage) for column in self.single.T])
+        z, one = (ndtri((1 + np.minimum(each, 1 - 1e-12)) / 2) for each in (levels, alone))
+        step = (1 / 2 - 1 / self.members) / (1 - 1 / 2)
+        moved = np.maximum(z + PART * step * np.minimum(z - one, 0.0), 0.0)
+        return np.where(levels < 1, 2 * ndtr(moved) - 1, levels)
 
     def region_levels(self, coverage: float, groups: Any, rows: int) -> Array:
         """The probability of the highest-density region that holds `coverage`, `(rows,)`."""
@@ -92,6 +114,7 @@ def calibrate(
     targets: Targets,
     weights: Array,
     groups: NDArray[Any] | None = None,
+    members: int | None = None,
 ) -> Calibration:
     """How unusual targets are under distributions that have not seen them.
 
@@ -101,6 +124,7 @@ def calibrate(
         targets: Of the rows.
         weights: Of the rows.
         groups: Of the rows, as text.
+        members: Of the model, where `pooled` is of pairs of them.
     """
     row, column = targets.active.nonzero()
     y = torch.from_numpy(units.apply(targets.values[row, column]))
@@ -110,7 +134,19 @@ def calibrate(
     random = torch.Generator().manual_seed(0)
     interval = torch.cat([central_level(*part) for part in parts]).numpy()
     region = torch.cat([density_level(*part, random) for part in parts]).numpy()
-    return Calibration(interval, region, weights[row], None if groups is None else groups[row])
+    own_groups = None if groups is None else groups[row]
+    if members is None or members < 3:
+        return Calibration(interval, region, weights[row], own_groups)
+    single = torch.cat([central_level(_half(own, half), y) for half in (0, 1)]).numpy()
+    return Calibration(interval, region, weights[row], own_groups, single, members)
+
+
+def _half(pairs: Hypotheses, half: int) -> Hypotheses:
+    """One of the two members of pooled pairs."""
+    assert pairs.widths is not None
+    count = pairs.n_hypotheses // 2
+    part = slice(half * count, (half + 1) * count)
+    return Hypotheses(pairs.points[:, part], pairs.log_probs[:, part], "softmax", pairs.widths[:, part])
 
 
 def central_level(hypotheses: Hypotheses, y: Tensor) -> Tensor:

@@ -76,7 +76,7 @@ def reliability(levels: Sequence[dict[str, Any]]) -> str:
     return _svg([*parts, *_ticks(ticks, x, (0.4, 0.6, 0.8, 1.0), y)])
 
 
-def bars(values: Sequence[float], reference: float | None) -> str:
+def bars(values: Sequence[float | int], reference: float | int | None) -> str:
     """Bars, with a dashed line where they should end."""
     top = max([*values, reference or 0.0, 1e-9]) * 1.1
     y = _scale(0, top, HEIGHT - BOTTOM, TOP)
@@ -91,7 +91,7 @@ def bars(values: Sequence[float], reference: float | None) -> str:
     return _svg([*parts, *_ticks((), None, (0, round(top / 1.1, 3)), y)])
 
 
-def shares(rows: Sequence[dict[str, Any]], level: float) -> str:
+def shares(rows: Sequence[dict[str, Any]], level: float | int) -> str:
     """Coverage of parts of the rows with confidence intervals, and the level that they should have."""
     height = 24 * len(rows) + BOTTOM + TOP
     x = _scale(0.0, 1.0, 120, WIDTH - RIGHT)
@@ -108,7 +108,7 @@ def shares(rows: Sequence[dict[str, Any]], level: float) -> str:
     return _svg(parts, height)
 
 
-def horizontal(pairs: Sequence[tuple[str, float]]) -> str:
+def horizontal(pairs: Sequence[tuple[str, float | int]]) -> str:
     """Named bars, one below another."""
     height = 20 * max(len(pairs), 1) + TOP + 6
     x = _scale(0.0, max([value for _, value in pairs] + [1e-9]), 120, WIDTH - 48)
@@ -138,7 +138,7 @@ def intervals(low: Array, high: Array, y: Array) -> str:
     return _svg([*parts, *_ticks((), None, (bottom, top), up)])
 
 
-def density(x: Array, curve: Array, y: float) -> str:
+def density(x: Array, curve: Array, y: float | int) -> str:
     """A density, with the target that came."""
     ends = float(min(x[0], y)), float(max(x[-1], y))
     across, up = (
@@ -153,16 +153,16 @@ def density(x: Array, curve: Array, y: float) -> str:
     return _svg([*parts, *_ticks((float(x[0]), float(x[-1])), across, (), up)])
 
 
-def _svg(parts: Sequence[str], height: float = HEIGHT) -> str:
+def _svg(parts: Sequence[str], height: float | int = HEIGHT) -> str:
     return f'<svg viewBox="0 0 {WIDTH} {height:.0f}">{"".join(parts)}</svg>'
 
 
-def _scale(low: float, high: float, start: float, end: float) -> Any:
+def _scale(low: float | int, high: float | int, start: float | int, end: float | int) -> Any:
     span = high - low or 1.0
     return lambda value: start + (float(value) - low) / span * (end - start)
 
 
-def _ticks(xs: Sequence[float], across: Any, ys: Sequence[float], up: Any) -> list[str]:
+def _ticks(xs: Sequence[float | int], across: Any, ys: Sequence[float | int], up: Any) -> list[str]:
     base = HEIGHT - BOTTOM
     parts = [f'<path class="axis" d="M{LEFT} {base}H{WIDTH - RIGHT}"/>']
     parts += [
@@ -175,7 +175,7 @@ def _ticks(xs: Sequence[float], across: Any, ys: Sequence[float], up: Any) -> li
     return parts
 
 
-def _number(value: float) -> str:
+def _number(value: float | int) -> str:
     return f"{value:.3g}"
 
 

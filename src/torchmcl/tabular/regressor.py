@@ -37,8 +37,8 @@ class MCLRegressor(Predictions, RegressorMixin, BaseEstimator):
     early stopping. Rows that a network has not seen calibrate the intervals. Columns may have gaps, categories and
     strings; inputs and targets are standardized inside.
 
-    Equal rows count as one row with more weight, and the order of rows does not matter. In training, targets more
-    than 30 standard deviations away count as if they were that far.
+    A weight of two is exactly a row that is there twice, and the order of rows does not matter. In training, targets
+    more than 30 standard deviations away count as if they were that far.
 
     Args:
         n_hypotheses: K, of each member.
@@ -277,7 +277,8 @@ class MCLRegressor(Predictions, RegressorMixin, BaseEstimator):
             rows, index, pooled = prepared.rows, folds.blocks.flatten().numpy(), folds.pairs(trained.held_out)
         targets = rows.targets if index is None else rows.targets.take(index)
         weights = rows.weights if index is None else rows.weights[index]
-        return calibrate(pooled, prepared.units, targets, weights)
+        members = folds.members if prepared.validation is None else None
+        return calibrate(pooled, prepared.units, targets, weights, members=members)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

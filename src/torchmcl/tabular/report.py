@@ -108,7 +108,7 @@ def _output(
 ) -> dict[str, Any]:
     mixture = _mixture(model, X, axis)
     ends = {level: _ends(model, X, level, groups, axis) for level in COVERAGES}
-    inputs, inputs_train = (np.asarray(model._inputs(each)) for each in (X, X_train))
+    inputs, inputs_train = (model._inputs(each).double().numpy() for each in (X, X_train))
     linear = LinearRegression().fit(inputs_train, y_train)
     residual = max(float(np.std(y_train - linear.predict(inputs_train))), 1e-12)
     ones = np.ones((len(y), 1))

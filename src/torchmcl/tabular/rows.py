@@ -1,4 +1,4 @@
-"""The rows that are trained on: equal rows are one row with more weight."""
+"""The rows that are trained on: a weight of two is a row that is there twice."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -13,6 +13,8 @@ from torchmcl.tabular.targets import Targets
 __all__ = ["Rows", "merge", "read_weights"]
 
 Array = NDArray[np.float64]
+MOST_COPIES = 5
+"""Whole weights become repeated rows unless there were, on the average, more copies of a row than this."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,9 +48,10 @@ def read_weights(sample_weight: Any, rows: int) -> Array:
 
 
 def merge(table: Table, targets: Targets, weights: Array, keep_empty: bool) -> Rows:
-    """Leave out rows of weight 0, and merge equal rows into one that has their weight.
+    """Leave out rows of weight 0, put the others in an order of their own, and treat weights as repetitions.
 
-    So a weight of two is the same as a row that is there twice, and no row is in training and validation at once.
+    A row with a weight of two is the same as a row that is there twice. Whole weights become repeated rows; otherwise
+    equal rows become one row that has the weight of all of them.
 
     Args:
         table: The inputs.
@@ -60,9 +63,12 @@ def merge(table: Table, targets: Targets, weights: Array, keep_empty: bool) -> R
     kept = np.flatnonzero((weights > 0) & (targets.active.any(1) | keep_empty))
     table, targets, weights = table.take(kept), targets.take(kept), weights[kept]
     first, index = _unique(table, targets)
-    return Rows(
-        table.take(first), targets.take(first), np.bincount(index, weights=weights).astype(np.float64)
-    )
+    total = np.bincount(index, weights=weights).astype(np.float64)
+    whole = bool((total == np.round(total)).all())
+    if whole and total.sum() <= MOST_COPIES * len(first):
+        # As rows of their own they are held out one by one, as new rows that equal a training row will come.
+        first, total = first.repeat(total.astype(np.int64)), np.ones(int(total.sum()))
+    return Rows(table.take(first), targets.take(first), total)
 
 
 def _unique(table: Table, targets: Targets) -> tuple[NDArray[np.int64], NDArray[np.int64]]:

@@ -58,6 +58,8 @@ def save(estimator: Any, folder: Path) -> None:
             tensors[f"calibration.{name}"] = torch.from_numpy(
                 np.ascontiguousarray(getattr(calibration, name))
             )
+    if calibration is not None and calibration.single is not None:
+        tensors["calibration.single"] = torch.from_numpy(np.ascontiguousarray(calibration.single))
     value = {
         "kind": KIND,
         "format": FORMAT,
@@ -211,4 +213,7 @@ def _calibration(groups: Any, tensors: dict[str, torch.Tensor]) -> Calibration |
     labels = None if groups is None else np.array([str(each) for each in groups])
     if labels is not None and len(labels) != len(weights):
         raise ValueError("groups do not fit the calibration")
-    return Calibration(interval, region, weights, labels)
+    single = tensors["calibration.single"].numpy() if "calibration.single" in tensors else None
+    if single is not None and single.shape != (2 * len(interval), interval.shape[1]):
+        raise ValueError("single members do not fit the calibration")
+    return Calibration(interval, region, weights, labels, single, len(tensors["factors"]))
