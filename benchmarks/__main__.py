@@ -1,4 +1,7 @@
-"""Run all benchmarks, or those named: `python -m benchmarks training transport`."""
+"""Run all benchmarks, or those named: `python -m benchmarks training transport`.
+
+`python -m benchmarks fuzz --cases N` and `python -m benchmarks kills --runs N` are no benchmarks but long tests.
+"""
 
 import importlib
 import pkgutil
@@ -9,9 +12,17 @@ import torch
 import benchmarks
 from benchmarks import Row, show
 
+LONG_TESTS = ("fuzz", "kills")
+
 
 def main(names: list[str]) -> int:
-    found = [module.name for module in pkgutil.iter_modules(benchmarks.__path__) if module.name != "__main__"]
+    if names and names[0] in LONG_TESTS:
+        return importlib.import_module(f"benchmarks.{names[0]}").main(names[1:])
+    found = [
+        module.name
+        for module in pkgutil.iter_modules(benchmarks.__path__)
+        if module.name not in ("__main__", *LONG_TESTS)
+    ]
     unknown = [name for name in names if name not in found]
     if unknown:
         print(f"no benchmark {unknown[0]}; there are {', '.join(found)}", file=sys.stderr)
