@@ -1,7 +1,7 @@
 """`kill -9` at random moments: `python -m benchmarks kills --runs 100`.
 
-Each command is run once undisturbed. Then it is killed after a random part of that time and called again, until it ends by
-itself; what it wrote must be the same, byte for byte, and nothing half written may be left.
+Each command is run once undisturbed. Then it is killed after a random part of that time and called again, until it ends
+by itself; what it wrote must be the same, byte for byte, and nothing half written may be left.
 """
 
 import argparse
