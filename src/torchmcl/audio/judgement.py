@@ -113,8 +113,8 @@ def calibrate(localizer: Localizer, scenes: Iterable[RoomScene], coverage: float
     for scene in scenes:
         found = plain(scene.sound, scene.sample_rate)
         active = _middles(scene, len(found.sources))
-        tracks = np.array([len(each) for each in found.sources])
-        sums = np.array([sum(one.score for one in each) for each in found.sources])
+        tracks = np.array([len(each) for each in found.sources], int)
+        sums = np.array([sum(one.score for one in each) for each in found.sources], float)
         evidence.append(count_evidence(found.counts, tracks, sums))
         truths.append(active.sum(0))
         told, nearest = _nearest(scene, found, active)

@@ -155,8 +155,8 @@ def follow(
     told = _causal(found, settings) if causal else link(found, settings)
     frames = Frames.join(kept)
     if calibration is not None:
-        tracks = np.array([len(each) for each in told])
-        scores = np.array([sum(one.score for one in each) for each in told])
+        tracks = np.array([len(each) for each in told], int)
+        scores = np.array([sum(one.score for one in each) for each in told], float)
         counts = calibration.probabilities(count_evidence(counts, tracks, scores))
     sources = tuple(tuple(_source(one, calibration) for one in each) for each in told)
     coverage = math.nan if calibration is None else calibration.coverage
@@ -180,7 +180,7 @@ def causal_output(
     told = tracker.step(found)
     counts = _per_output(frames.counts)
     if calibration is not None:
-        scores = np.array([sum(one.score for one in told)])
+        scores = np.array([sum(one.score for one in told)], float)
         counts = calibration.probabilities(count_evidence(counts, np.array([len(told)]), scores))
     return tuple(_source(one, calibration) for one in told), counts[0]
 
