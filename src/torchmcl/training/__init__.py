@@ -3,7 +3,7 @@
 from torchmcl.training.batches import Batches, TensorBatches
 from torchmcl.training.callbacks import AverageWeights, CollapseWarning, History, KeepBest, collapse
 from torchmcl.training.distributed import gather_batch
-from torchmcl.training.fit import Fitted, Hardware, Optimization, fit, quiet
+from torchmcl.training.fit import Fitted, fit, quiet
 from torchmcl.training.learner import Learner, Loss
 from torchmcl.training.schedules import (
     Schedule,
@@ -15,6 +15,7 @@ from torchmcl.training.schedules import (
     linear,
     scheduled_rule,
 )
+from torchmcl.training.settings import Hardware, Optimization
 
 __all__ = [
     "AverageWeights",

@@ -5,12 +5,11 @@ import os
 import signal
 import threading
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Literal
 
 import torch
 from lightning.fabric.utilities.exceptions import MisconfigurationException
@@ -20,7 +19,6 @@ from lightning.pytorch.loggers import Logger
 from lightning.pytorch.utilities import rank_zero_only
 from lightning.pytorch.utilities.exceptions import SIGTERMException
 from torch import nn
-from torch.optim import AdamW, Optimizer
 from torchmetrics import Metric
 
 from torchmcl.errors import UserError
@@ -30,87 +28,9 @@ from torchmcl.training.batches import Batches, SeededBatches
 from torchmcl.training.callbacks import AverageWeights, History, KeepBest, Progress, SeedEachEpoch
 from torchmcl.training.distributed import build_strategy
 from torchmcl.training.learner import Learner, Loss
-from torchmcl.training.schedules import Schedule, constant
+from torchmcl.training.settings import Hardware, Optimization
 
-__all__ = ["Fitted", "Hardware", "Optimization", "fit", "quiet"]
-
-
-def fused_adamw(parameters: Iterable[nn.Parameter], *, lr: float, weight_decay: float) -> Optimizer:
-    """AdamW in one kernel for all parameters.
-
-    Args:
-        parameters: Of the network.
-        lr: The learning rate.
-        weight_decay: Decoupled.
-
-    Returns:
-        The optimizer.
-    """
-    return AdamW(parameters, lr=lr, weight_decay=weight_decay, fused=True)
-
-
-@dataclass(frozen=True)
-class Optimization:
-    """How weights are changed, for how long, and which of them are kept.
-
-    Args:
-        epochs: At most so many.
-        learning_rate: Before the schedule.
-        weight_decay: Decoupled, as in AdamW.
-        schedule: The factor of the learning rate, at each step.
-        clip: The largest norm of a gradient; `None` does not clip.
-        patience: Epochs without a better `monitor` after which training stops; `None` never stops early.
-        monitor: The logged value that decides: `validation_loss` or the name of a metric.
-        mode: Whether the lowest or the highest `monitor` is best.
-        keep: The weights of the best epoch or the last ones. Without validation data the last ones are kept.
-        ema: The decay of an exponential moving average of the weights, which is then what is validated and kept;
-            `None` for no average.
-        optimizer: Called with the parameters, `lr` and `weight_decay`.
-        batches: At most so many batches an epoch; `None` for all.
-        block: Batches that one training step of Lightning holds, with a step of the optimizer for each. Several save
-            most of Lightning's time per step, which exceeds that of a small network. Callbacks see blocks as batches.
-    """
-
-    epochs: int = 20
-    learning_rate: float = 1e-3
-    weight_decay: float = 0.0
-    schedule: Schedule = constant
-    clip: float | None = None
-    patience: int | None = None
-    monitor: str = "validation_loss"
-    mode: Literal["min", "max"] = "min"
-    keep: Literal["best", "last"] = "best"
-    ema: float | None = None
-    optimizer: Callable[..., Optimizer] = fused_adamw
-    batches: int | None = None
-    block: int = 1
-
-    def __post_init__(self) -> None:
-        for name, low in (("epochs", 1), ("patience", 1), ("batches", 1), ("block", 1)):
-            value = getattr(self, name)
-            if value is not None and not value >= low:
-                raise ValueError(f"{name} is {value}, must be at least {low}")
-        if self.ema is not None and not 0 <= self.ema < 1:
-            raise ValueError(f"ema is {self.ema}, must be in [0, 1)")
-
-
-@dataclass(frozen=True)
-class Hardware:
-    """Where training runs.
-
-    Args:
-        accelerator: `auto`, `cpu`, `gpu` or another name that Lightning knows.
-        devices: Of each machine.
-        nodes: Machines.
-        strategy: Lightning's; `auto` is DDP where there is more than one process.
-        threads: Of each process on the CPU; `None` leaves them as they are.
-    """
-
-    accelerator: str = "auto"
-    devices: int = 1
-    nodes: int = 1
-    strategy: str = "auto"
-    threads: int | None = None
+__all__ = ["Fitted", "fit", "quiet"]
 
 
 @dataclass(frozen=True, eq=False)
