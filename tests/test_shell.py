@@ -40,6 +40,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
             path.parent.mkdir(parents=True, exist_ok=True)
             soundfile.write(path, rng.normal(0, 0.1, 16000), 16000)
     _write_tracks()
+    _write_houses()
     return tmp_path
 
 
@@ -52,6 +53,18 @@ def _write_tracks() -> None:
     Path("pixels.csv").write_text("frame,id,x,y\n" + "".join("{},{},{},{}\n".format(*row) for row in rows))
     Path("H.txt").write_text("0.1 0 0\n0 0.1 0\n0 0 1\n")
     shutil.copytree(BUNDLED, "my-place")
+
+
+def _write_houses() -> None:
+    """A table with a price, and one without."""
+    rng = np.random.default_rng(0)
+    area, kind = rng.uniform(40, 200, 80), rng.choice(["flat", "house"], 80)
+    rows = [
+        f"{a:.0f},{k},{1000 * a + 5000 * n:.0f}"
+        for a, k, n in zip(area, kind, rng.normal(size=80), strict=True)
+    ]
+    Path("houses.csv").write_text("\n".join(["area,kind,price", *rows]))
+    Path("new.csv").write_text("area,kind\n80,flat\n120,house\n")
 
 
 @pytest.fixture
@@ -104,6 +117,8 @@ def run_torchmcl(words: list[str]) -> None:
         rest += ONE_PROCESS
     if name == "study":
         rest += ["--seeds", "1"]
+    if name == "fit":
+        rest += ["--epochs", "2", "--members", "2"]
     if name == "simulate":
         rest += SCENES
     if name == "inspect" and rest[0] == "my_recordings":
