@@ -56,7 +56,5 @@ def write_tracks(path: Path, seed: int = 0) -> None:
     lines.sort()
     write_text(
         path,
-        "".join(
-            f"{frame}\t{walker}\t{x:.3f}\t{y:.3f}\n" for frame, walker, x, y in lines if frame < STEPS * 10
-        ),
+        "".join(f"{frame}\t{walker}\t{x:.3f}\t{y:.3f}\n" for frame, walker, x, y in lines),
     )
