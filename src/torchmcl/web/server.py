@@ -1,6 +1,7 @@
 """The server: uploads become analyses, analyses become files and a page that shows them."""
 
 import asyncio
+import socket
 import tempfile
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
@@ -80,11 +81,24 @@ def serve(host: str, port: int, *, allow_hosts: Sequence[str] = (), limits: Limi
     """
     import uvicorn
 
+    _check_address(host, port)
     app = create_app(limits, (*LOCAL_HOSTS, host, *allow_hosts))
     uvicorn.run(
         app, host=host, port=port, log_level="warning", limit_concurrency=200, timeout_keep_alive=10,
         timeout_graceful_shutdown=2,
     )  # fmt: skip
+
+
+def _check_address(host: str, port: int) -> None:
+    """Raise a `UserError` where the server could not listen: uvicorn would log it and end the process."""
+    try:
+        family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        with socket.socket(family, kind, protocol) as trial:
+            trial.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            trial.bind(address)
+    except (OSError, UnicodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "is no name of a host"
+        raise UserError(f"--host {host} --port {port}: cannot listen there ({reason})") from None
 
 
 async def _refuse(request: Request, error: Exception) -> Response:
