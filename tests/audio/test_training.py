@@ -185,20 +185,14 @@ def test_a_folder_of_responses(convention, tmp_path):
 
 def test_a_sofa_file(tmp_path):
     sofar = pytest.importorskip("sofar")
-    sofa = sofar.Sofa("SingleRoomSRIR", mandatory=True)
+    sofa = sofar.Sofa("GeneralFIR", mandatory=True)
     places = np.array([[90.0, 0.0, 2.0], [0.0, 30.0, 1.0]])
     impulses = np.zeros((2, 4, 64))
     impulses[:, :, 5] = steering(np.radians(places[:, :2]), "acn-sn3d")
-    sofa.Data_IR, sofa.Data_SamplingRate = impulses, 48000.0
-    sofa.Data_Delay, sofa.GLOBAL_RoomType, sofa.GLOBAL_RoomDescription = np.zeros((1, 4)), "reverberant", "x"
+    sofa.Data_IR, sofa.Data_SamplingRate, sofa.Data_Delay = impulses, 48000.0, np.zeros((1, 4))
     sofa.SourcePosition, sofa.SourcePosition_Type = places, "spherical"
     sofa.SourcePosition_Units = "degree, degree, metre"
-    sofa.ListenerPosition, sofa.ListenerView, sofa.ListenerUp = (
-        [[0, 0, 0]] * 2,
-        [[1, 0, 0]] * 2,
-        [[0, 0, 1]] * 2,
-    )
-    sofa.ReceiverPosition = np.zeros((4, 3))
+    sofa.ListenerPosition, sofa.ReceiverPosition = np.zeros((1, 3)), np.zeros((4, 3))
     sofar.write_sofa(str(tmp_path / "room.sofa"), sofa)
     room = read_sofa(tmp_path / "room.sofa")
     np.testing.assert_allclose(np.degrees(room.directions), places[:, :2], atol=1e-6)

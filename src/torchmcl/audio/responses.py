@@ -154,7 +154,8 @@ def read_responses(paths: Iterable[str | Path], convention: Convention = "acn-sn
 def read_sofa(path: str | Path, convention: Convention = "acn-sn3d") -> Measured:
     """Responses of a SOFA file with first-order Ambisonics receivers, for example `SingleRoomSRIR`.
 
-    Directions come from the positions of the sources and of the listener and from the listener's view. More than
+    Directions come from the positions of the sources and of the listener and from the listener's
+    view, which is along x where the file has none. More than
     four receivers are taken for a higher order in ACN, of which the first four are used.
 
     Args:
@@ -172,8 +173,10 @@ def read_sofa(path: str | Path, convention: Convention = "acn-sn3d") -> Measured
         rate = float(np.asarray(sofa.Data_SamplingRate, dtype=float).reshape(-1)[0])
         source = _cartesian(sofa.SourcePosition, sofa.SourcePosition_Type)
         listener = _cartesian(sofa.ListenerPosition, sofa.ListenerPosition_Type)
-        view = _cartesian(sofa.ListenerView, getattr(sofa, "ListenerView_Type", "cartesian"))
-        up = _cartesian(sofa.ListenerUp, "cartesian")
+        view = _cartesian(
+            getattr(sofa, "ListenerView", [1, 0, 0]), getattr(sofa, "ListenerView_Type", "cartesian")
+        )
+        up = _cartesian(getattr(sofa, "ListenerUp", [0, 0, 1]), "cartesian")
     except UserError:
         raise
     except Exception as error:  # sofar raises whatever its reader meets
