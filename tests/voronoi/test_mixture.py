@@ -283,7 +283,7 @@ def test_scale_of_many_dimensions():
         (lambda h: Gaussian(1.0, "sphere"), "support must be a Box or a Sphere, got str"),
         (lambda h: Gaussian("1"), "scale must be a number, got '1'"),
         (lambda h: h.density(Dirac()).sample(5), "sample_shape must be a sequence of integers"),
-        (lambda h: h.density(Dirac()).prob(0.5), "region must be a function of points, got float"),
+        (lambda h: h.density(Dirac()).prob(0.5), r"region must be a function of points, got 0\.5"),
         (lambda h: h.density(Uniform(SQUARE)).log_prob([0.0, 0.0]), "value must be a tensor, got list"),
         (lambda h: h.density(Uniform(SQUARE)).log_prob(torch.zeros(3)), "value has 3 coordinates"),
         (lambda h: h.density(Uniform(CUBE)).mean, "points has 2 coordinates, the support has 3"),
