@@ -187,6 +187,9 @@ def _draw_track(axes: Axes, first: int, path: Sequence[Source], column: int) -> 
         return
     for turn in (-360, 0, 360) if column == 1 else (0,):
         smooth = np.degrees(np.unwrap(np.radians(angle))) + turn if column == 1 else angle
+        reach = np.nan_to_num(half)
+        if (smooth + reach).max() < -185 or (smooth - reach).min() > 185:
+            continue  # this copy lies outside of the picture
         axes.plot(times, smooth, color=color, lw=2)
         if np.isfinite(half).all():
             axes.fill_between(times, smooth - half, smooth + half, color=color, alpha=0.15, lw=0)
