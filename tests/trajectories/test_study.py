@@ -157,7 +157,7 @@ def test_the_choice_is_relative_to_the_first_recipe():
     table = study.choose(scores)
     assert set(table) == set(SCENES)
     for row in table.values():
-        assert list(row.values()) == pytest.approx([1.0, 0.95, 0.9, 0.85])
+        assert list(row.values()) == pytest.approx([1.0, 0.95, 0.9, 0.85, 0.8])
         assert min(row, key=row.__getitem__) == DEFAULT
 
 

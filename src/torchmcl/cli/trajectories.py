@@ -21,7 +21,7 @@ def trajectories(
         "runs/trajectories"
     ),
     recipe: Annotated[
-        str, typer.Option(help="`roughness`, or an earlier one: `perceptron`, `neighbors`, `noise`.")
+        str, typer.Option(help="`roughness`, or another one: `perceptron`, `neighbors`, `noise`, `slow`.")
     ] = "roughness",
     steps: Annotated[int | None, typer.Option(help="Steps of the optimizer (those of the recipe).")] = None,
     choose: Annotated[

@@ -23,11 +23,13 @@ RECIPES = {
         architecture=Architecture(roughness=False),
         augmentation=Augmentation(scale=0.3, noise=0.05, noisy=1.0),
     ),
+    "slow": Recipe(learning_rate=1e-3),
     "roughness": Recipe(),
 }
 """Each adds to the one before: winner-takes-all on the mean error alone; attention to neighbors and a separate winner
 at the last step; noise on the observed positions and stronger augmentation; the roughness of the track as an input, so
-that the noise of the training does not blur smooth tracks. All are trained for the same number of steps."""
+that the noise of the training does not blur smooth tracks. `slow` is the last one with a third of the learning rate.
+All are trained for the same number of steps."""
 
 
 def recipe_named(name: str, steps: int | None = None) -> Recipe:
