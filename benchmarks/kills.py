@@ -23,7 +23,7 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "train": ("train", *SETTINGS, "run=out"),
 }
 VARYING = (".log", ".pdf")
-"""Files that hold a date or a time."""
+"""Files that hold a date or a time; those of TensorBoard have them in their names."""
 MOST_KILLS = 20
 
 
@@ -90,15 +90,15 @@ def _digests(folder: Path) -> dict[str, str]:
     found = {
         str(path.relative_to(folder)): hashlib.sha256(_content(path)).hexdigest()
         for path in sorted(folder.rglob("*"))
-        if path.is_file() and path.suffix not in VARYING
+        if path.is_file() and path.suffix not in VARYING and "tfevents" not in path.name
     }
     shutil.rmtree(folder)
     return found
 
 
 def _content(path: Path) -> bytes:
-    """Without the lines that tell how long something took, or when."""
+    """Without the lines that tell how long something took, and the commit of the program."""
     if path.suffix != ".json":
         return path.read_bytes()
     lines = path.read_bytes().splitlines()
-    return b"\n".join(line for line in lines if b"seconds" not in line and b"started" not in line)
+    return b"\n".join(line for line in lines if b"seconds" not in line and b'"commit"' not in line)
