@@ -181,7 +181,8 @@ def test_order_of_hypotheses_and_targets_changes_nothing(loss):
     )
 
 
-@pytest.mark.parametrize("loss", losses())
+# The shares of annealed assignment are constants for the gradient, but not for finite differences.
+@pytest.mark.parametrize("loss", [name for name in losses() if name != "annealed"])
 def test_gradcheck(loss):
     points, logits, targets, active = problem(3, 3, 4, 2, seed=7)
 
