@@ -29,7 +29,7 @@ myst_heading_anchors = 3
 exclude_patterns = ["_build"]
 nitpicky = True
 nitpick_ignore_regex = [
-    ("py:(class|meth|attr|func|mod)", ".*")
+    ("py:(class|exc|meth|attr|func|mod)", ".*")
 ]  # names in signatures; links in prose are py:obj
 
 autodoc_member_order = "bysource"
