@@ -265,7 +265,7 @@ def test_the_estimator_takes_any_shapes(seed, samples, features, targets, dim):
     random = np.random.default_rng(seed)
     y = random.normal(size=(samples, targets, dim))
     y[random.random((samples, targets)) < 0.3] = np.nan
-    y[0, 0] = 0.0
+    y[0, 0], y[1, 0] = 0.0, 1.0  # two rows with a target are the least to learn from
     model = MCLRegressor(n_hypotheses=3, max_epochs=1, random_state=0, progress=False)
     found = model.fit(random.normal(size=(samples, features)), y).predict(random.normal(size=(4, features)))
     assert found.shape == (4, dim)
