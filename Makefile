@@ -12,7 +12,7 @@ demo: $(STAMP)
 
 test: lint types
 	sh tests/install_browser.sh
-	OMP_NUM_THREADS=1 $(BIN)/pytest -q -n $(JOBS)
+	OMP_NUM_THREADS=1 $(BIN)/pytest -q -n $(JOBS) --dist loadscope
 
 lint: $(STAMP)
 	$(BIN)/ruff check .
