@@ -110,7 +110,7 @@ class Localizer:
         >>> found.sources
         ((), (), (), (), (), (), (), (), (), ())
         >>> directions, scores, times = found
-        >>> directions.shape == (*scores.shape, 2), times[1]
+        >>> directions.shape == (*scores.shape, 2), float(times[1])
         (True, 0.02)
     """
 

@@ -45,7 +45,7 @@ def limit(values: Array) -> Array:
     """Standardized numbers, where those beyond `LIMIT` grow like a logarithm only.
 
     >>> limit(np.array([1.0, -30.0, 1e300])).round()
-    array([   1.,  -30.,  721.])
+    array([  1., -30., 721.])
     """
     size = np.abs(values)
     return np.where(size > LIMIT, np.sign(values) * (LIMIT + np.log1p(np.maximum(size - LIMIT, 0))), values)
