@@ -16,6 +16,7 @@ import soundfile
 from typer.testing import CliRunner
 
 from test_documents import PAGES, ROOT, blocks
+from torchmcl.audio.localizer import BUNDLED_MODEL
 from torchmcl.cli import app
 from torchmcl.experiments import studies, study
 from torchmcl.experiments.train import resume
@@ -41,6 +42,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
             soundfile.write(path, rng.normal(0, 0.1, 16000), 16000)
     _write_tracks()
     _write_houses()
+    shutil.copytree(BUNDLED_MODEL, "runs/mine")
     return tmp_path
 
 
@@ -58,10 +60,10 @@ def _write_tracks() -> None:
 def _write_houses() -> None:
     """A table with a price, and one without."""
     rng = np.random.default_rng(0)
-    area, kind = rng.uniform(40, 200, 80), rng.choice(["flat", "house"], 80)
+    area, kind = rng.uniform(40, 200, 400), rng.choice(["flat", "house"], 400)
     rows = [
         f"{a:.0f},{k},{1000 * a + 5000 * n:.0f}"
-        for a, k, n in zip(area, kind, rng.normal(size=80), strict=True)
+        for a, k, n in zip(area, kind, rng.normal(size=400), strict=True)
     ]
     Path("houses.csv").write_text("\n".join(["area,kind,price", *rows]))
     Path("new.csv").write_text("area,kind\n80,flat\n120,house\n")
@@ -124,7 +126,7 @@ def run_torchmcl(words: list[str]) -> None:
     if name == "study":
         rest += ["--seeds", "1"]
     if name == "fit":
-        rest += ["--epochs", "2", "--members", "2"]
+        rest += ["--epochs", "2"]
     if name == "simulate":
         rest += SCENES
     if name == "inspect" and rest[0] == "my_recordings":
