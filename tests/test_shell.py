@@ -16,7 +16,6 @@ import soundfile
 from typer.testing import CliRunner
 
 from test_documents import PAGES, ROOT, blocks
-from torchmcl.audio.localizer import BUNDLED_MODEL
 from torchmcl.cli import app
 from torchmcl.experiments import studies, study
 from torchmcl.experiments.train import resume
@@ -42,7 +41,6 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
             soundfile.write(path, rng.normal(0, 0.1, 16000), 16000)
     _write_tracks()
     _write_houses()
-    shutil.copytree(BUNDLED_MODEL, "runs/mine")
     return tmp_path
 
 
