@@ -8,7 +8,7 @@ STAMP := $(VENV)/.installed
 .PHONY: demo test lint types bench docs clean
 
 demo: $(STAMP)
-	$(BIN)/torchmcl demo
+	OMP_NUM_THREADS=1 $(BIN)/torchmcl demo
 
 test: lint types
 	sh tests/install_browser.sh
