@@ -198,6 +198,9 @@ def test_broken_models_are_refused(tmp_path, untrained):
         (tmp_path / "config.json").write_text(json.dumps({**config, **change}))
         with pytest.raises(UserError, match=message):
             Forecaster.from_pretrained(tmp_path)
+    (tmp_path / "config.json").write_text("[" * 100_000)
+    with pytest.raises(UserError, match="holds no forecaster"):
+        Forecaster.from_pretrained(tmp_path)
     (tmp_path / "config.json").write_text(json.dumps(config))
     (tmp_path / "model.safetensors").write_bytes(b"broken")
     with pytest.raises(UserError, match="holds no forecaster"):

@@ -32,7 +32,8 @@ def test_no_row_of_the_test_files_is_in_what_the_settings_are_chosen_on(benchmar
     assert found
     for judge, train, measured in found:
         assert judge != scene
-        assert shared_rows([*train, *measured], fold.files("test")) == 0
+        temperature = fold.files("val", without=[scene, judge])
+        assert shared_rows([*train, *temperature, *measured], fold.files("test")) == 0
         assert not set(train) & set(measured)
         names = {path.stem.rsplit("_", 1)[0] for path in measured}
         assert names == set(folds.VIDEOS[judge])

@@ -43,6 +43,12 @@ def test_formats_hold_the_same_rows(tmp_path, content):
     np.testing.assert_array_equal(tracks.positions, [[0.5, -1.0], [0.75, -1.25], [3.0, 4.0]])
 
 
+def test_a_name_in_quotes_may_hold_the_separator(tmp_path):
+    path = tmp_path / "tracks.csv"
+    path.write_text('frame,id,x,y\n10,"Lee, Ann",1,2\n20,"the ""tall"" one",3,4\n')
+    assert [(row.agent, row.x) for row in iter_rows(path)] == [("Lee, Ann", 1.0), ('the "tall" one', 3.0)]
+
+
 def test_columns_of_other_names(tmp_path):
     path = tmp_path / "tracks.csv"
     path.write_text("t,who,east,north\n10,anna,1,2\n20,anna,3,4\n")
@@ -67,6 +73,13 @@ BROKEN = {
     "broken JSON": ('{"track": {"f": 1, "p": 1, "x": 1, "y": 1}}\n{"track": \n', "line 2: is not JSON"),
     "JSON without y": ('{"track": {"f": 1, "p": 1, "x": 1}}\n', "line 1: the track has no 'y'"),
     "JSON list": ('{"track": [1, 2]}\n', "line 1: must be an object"),
+    "JSON without an end": ('{"track": ' * 100_000, "line 1: is not JSON"),
+    "number of 5,000 digits": (
+        '{"track": {"f": ' + "1" * 5000 + ', "p": 1, "x": 1, "y": 1}}',
+        "line 1: is not JSON",
+    ),
+    "far away": ("10 1 2 3\n20 1 1e9 3\n", r"line 2: the position is more than 1e\+08 m from the origin"),
+    "open quote": ('frame,id,x,y\n10,"a,2,3\n', "line 2: has 2 columns"),
 }
 
 

@@ -1,17 +1,18 @@
 """Files of tracks, row by row: `frame id x y` text, CSV with named columns, TrajNet++ ndjson."""
 
+import csv
 import json
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, Int
 
 from torchmcl.errors import UserError
 
-__all__ = ["COLUMNS", "Row", "iter_rows", "read_homography", "to_meters"]
+__all__ = ["COLUMNS", "Row", "check_positions", "iter_rows", "read_homography", "to_meters"]
 
 COLUMNS = {
     "frame": ("frame", "frame_id", "frameid", "frame_number", "f"),
@@ -22,6 +23,8 @@ COLUMNS = {
 """The names under which the header of a file may list its columns; upper and lower case are the same."""
 
 LARGEST_FRAME = 2**53
+FARTHEST = 1e8
+"""Meters from the origin, ten times the largest map coordinates: beyond, steps of a walk are lost in rounding."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +77,8 @@ def iter_rows(path: str | Path, columns: Mapping[str, str] | None = None) -> Ite
 
 def _cells(text: str) -> list[str]:
     separator = next((mark for mark in (",", ";") if mark in text), None)
+    if separator is not None and '"' in text:
+        return [cell.strip() for cell in next(csv.reader([text], delimiter=separator, skipinitialspace=True))]
     return [cell.strip().strip('"') for cell in text.split(separator)]
 
 
@@ -114,8 +119,8 @@ def _text_row(cells: list[str], places: dict[str, int], number: int, where: str)
 def _json_row(text: str, number: int, where: str) -> Row | None:
     try:
         value = json.loads(text)
-    except json.JSONDecodeError as error:
-        raise UserError(f"{where}: is not JSON ({error.msg})") from None
+    except (ValueError, RecursionError) as error:
+        raise UserError(f"{where}: is not JSON ({str(error).splitlines()[0]})") from None
     if not isinstance(value, dict) or not isinstance(value.get("track", {}), dict):
         raise UserError(f"{where}: must be an object with a 'track' or a 'scene'")
     track = value.get("track")
@@ -216,3 +221,27 @@ def to_meters(
     mapped = np.concatenate([points, np.ones((len(points), 1))], 1) @ homography.T
     with np.errstate(divide="ignore", invalid="ignore"):
         return mapped[:, :2] / mapped[:, 2:] * unit
+
+
+def check_positions(
+    path: str | Path, positions: Float[np.ndarray, "rows 2"], lines: Sequence[int] | Int[np.ndarray, "rows"]
+) -> None:
+    """Refuse positions that are no place: infinite after a homography, or too far away to tell steps apart.
+
+    Args:
+        path: The file, for the message.
+        positions: Meters.
+        lines: The line of each position.
+
+    Raises:
+        UserError: With the first such line.
+    """
+    wrong = np.flatnonzero(~(np.abs(positions) <= FARTHEST).all(-1))
+    if not len(wrong):
+        return
+    first = wrong[0]
+    if np.isfinite(positions[first]).all():
+        problem = f"the position is more than {FARTHEST:g} m from the origin"
+    else:
+        problem = "the homography maps this position to infinity"
+    raise UserError(f"{path}, line {lines[first]}: {problem}")

@@ -11,7 +11,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from torchmcl.errors import UserError
-from torchmcl.trajectories.rows import Row, iter_rows, to_meters
+from torchmcl.trajectories.rows import Row, check_positions, iter_rows, to_meters
 from torchmcl.trajectories.tracks import STEP, Tracks, check_rate
 from torchmcl.trajectories.windows import OBSERVED
 
@@ -160,11 +160,7 @@ def _frames(source: Source) -> Iterator[tuple[int, list[Row]]]:
 
 def _meters(rows: list[Row], source: Source) -> np.ndarray:
     positions = to_meters(np.array([[row.x, row.y] for row in rows]), source.homography, source.unit)
-    broken = np.flatnonzero(~np.isfinite(positions).all(-1))
-    if len(broken):
-        raise UserError(
-            f"{source.path}, line {rows[broken[0]].line}: the homography maps this position to infinity"
-        )
+    check_positions(source.path, positions, [row.line for row in rows])
     return positions
 
 

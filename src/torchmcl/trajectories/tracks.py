@@ -11,7 +11,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from torchmcl.errors import UserError
-from torchmcl.trajectories.rows import iter_rows, to_meters
+from torchmcl.trajectories.rows import check_positions, iter_rows, to_meters
 
 __all__ = ["STEP", "Tracks", "read_tracks"]
 
@@ -208,9 +208,7 @@ def _check_rows(
     codes: np.ndarray,
     positions: np.ndarray,
 ) -> None:
-    broken = np.flatnonzero(~np.isfinite(positions).all(-1))
-    if len(broken):
-        raise UserError(f"{path}, line {lines[broken[0]]}: the homography maps this position to infinity")
+    check_positions(path, positions, lines)
     order = np.lexsort((lines, frames, codes))
     same = (np.diff(frames[order]) == 0) & (np.diff(codes[order]) == 0)
     if same.any():
