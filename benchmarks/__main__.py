@@ -1,6 +1,7 @@
 """Run all benchmarks, or those named: `python -m benchmarks training transport`.
 
-`python -m benchmarks fuzz --cases N` and `python -m benchmarks kills --runs N` are no benchmarks but long tests.
+`fuzz --cases N`, `kills --runs N`, `live --minutes N` and `uploads --cases N` are long tests with arguments of
+their own.
 """
 
 import importlib
@@ -12,7 +13,7 @@ import torch
 import benchmarks
 from benchmarks import Row, show
 
-LONG_TESTS = ("fuzz", "kills")
+LONG_TESTS = ("fuzz", "kills", "live", "uploads")
 
 
 def main(names: list[str]) -> int:

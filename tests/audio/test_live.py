@@ -4,12 +4,13 @@ import io
 import json
 import subprocess
 import sys
+import types
 
 import numpy as np
 import pytest
 
 from torchmcl.audio.foa import encode
-from torchmcl.audio.live import DELAY, localize_live, read_raw
+from torchmcl.audio.live import DELAY, localize_live, read_device, read_raw
 from torchmcl.audio.localizer import Listening, Localizer
 from torchmcl.audio.tracks import Candidates, Tracker
 from torchmcl.errors import UserError
@@ -94,3 +95,36 @@ def test_a_live_tracker_tells_the_same_and_keeps_nothing():
         assert all(np.array_equal(a.vector, b.vector) for a, b in zip(ours, theirs, strict=True))
     assert not without.ended
     assert all(len(track.filtered) == 1 for track in without.live)
+
+
+class Device:
+    """As much of `sounddevice.InputStream` as is used, after its documentation."""
+
+    def __init__(self, *, samplerate: int, blocksize: int, device: object, channels: int, dtype: str) -> None:
+        if device == "nothing":
+            raise ValueError("No input device matching 'nothing'")
+        assert (samplerate, channels, dtype) == (48000, 4, "float32")
+        self.blocks = iter([(np.full((blocksize, 4), 0.5, np.float32), False)] * 2)
+
+    def __enter__(self) -> "Device":
+        return self
+
+    def __exit__(self, *error: object) -> None: ...
+
+    def read(self, frames: int) -> tuple[np.ndarray, bool]:
+        return next(self.blocks)
+
+
+def test_a_device_is_read_20_ms_at_a_time(monkeypatch):
+    module = types.SimpleNamespace(InputStream=Device, PortAudioError=OSError)
+    monkeypatch.setitem(sys.modules, "sounddevice", module)
+    pieces = read_device("3", 48000)
+    assert next(pieces).shape == (4, 960)
+    with pytest.raises(UserError, match="--device nothing: No input device"):
+        next(read_device("nothing", 48000))
+
+
+def test_without_sounddevice_a_device_is_refused(monkeypatch):
+    monkeypatch.setitem(sys.modules, "sounddevice", None)
+    with pytest.raises(UserError, match="needs the package sounddevice"):
+        next(read_device("0", 48000))

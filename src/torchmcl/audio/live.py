@@ -21,7 +21,7 @@ from torchmcl.audio.targets import HOP
 from torchmcl.audio.tracks import OPERATING_POINTS, Prefer, Tracker
 from torchmcl.errors import UserError
 
-__all__ = ["DELAY", "LiveFrame", "localize_live", "print_live", "read_raw"]
+__all__ = ["DELAY", "LiveFrame", "localize_live", "print_live", "read_device", "read_raw"]
 
 DELAY = WINDOW * HOP + OUTPUT * HOP
 """Seconds after the end of an output frame when it is told at the latest, besides the time that computing takes."""
@@ -133,14 +133,46 @@ def read_raw(stream: RawStream, block: int = 4096) -> Iterator[Sound]:
             yield piece
 
 
-def print_live(model: str | Path, sample_rate: int, convention: str, listening: Listening) -> None:
-    """Read raw sound from the standard input and print a line of JSON for each 100 ms, until the input ends.
+def read_device(device: str, sample_rate: int) -> Iterator[Sound]:
+    """The first four channels of a sound device, 20 ms at a time; needs the package `sounddevice`.
+
+    Args:
+        device: Its number, or a part of its name.
+        sample_rate: In hertz.
+
+    Yields:
+        Pieces `(4, samples)`.
+    """
+    try:
+        import sounddevice
+    except (ImportError, OSError) as error:
+        raise UserError(f"--device needs the package sounddevice and PortAudio ({error})") from None
+    block = round(BLOCK * sample_rate)
+    wanted = int(device) if device.isdigit() else device
+    try:
+        with sounddevice.InputStream(
+            samplerate=sample_rate, blocksize=block, device=wanted, channels=4, dtype="float32"
+        ) as stream:
+            while True:
+                samples, overflowed = stream.read(block)
+                if overflowed:
+                    print("sound was lost: this machine is too slow for it", file=sys.stderr, flush=True)
+                yield np.ascontiguousarray(samples.T)
+    except (sounddevice.PortAudioError, ValueError) as error:
+        raise UserError(f"--device {device}: {error}") from None
+
+
+def print_live(
+    model: str | Path, sample_rate: int, convention: str, listening: Listening, device: str | None = None
+) -> None:
+    """Read sound as it comes and print a line of JSON for each 100 ms, until it ends.
 
     Args:
         model: Folder of a trained model.
         sample_rate: Of the input, in hertz.
         convention: Of its channels.
         listening: How it is localized; live tracks are causal, and turned copies are not pooled.
+        device: Number or name of a sound device; raw sound from the standard input if `None`.
     """
     if listening.turns > 1:
         raise UserError("--turns is for recordings: live sound is localized in one pass")
@@ -148,7 +180,7 @@ def print_live(model: str | Path, sample_rate: int, convention: str, listening: 
     localizer = Localizer.from_pretrained(model)
     used = convention_named(convention)
     with open(sys.stdin.fileno(), "rb", closefd=False) as stream:
-        pieces = read_raw(stream)
+        pieces = read_raw(stream) if device is None else read_device(device, sample_rate)
         for frame in localize_live(localizer, pieces, sample_rate, convention=used, prefer=listening.prefer):
             print(frame.to_json(), flush=True)
 

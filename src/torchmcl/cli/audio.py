@@ -127,6 +127,9 @@ def localize(
         ),
     ] = False,
     rate: Annotated[int, typer.Option(help="Sample rate of the live input in hertz.")] = 48000,
+    device: Annotated[
+        str | None, typer.Option(help="With --live: a sound device in place of standard input.")
+    ] = None,
     html: Annotated[
         bool, typer.Option("--html", help="Also NAME.html: a page with sound, map and timeline in one file.")
     ] = False,
@@ -150,8 +153,10 @@ def localize(
     if live:
         from torchmcl.audio.live import print_live
 
-        print_live(model or BUNDLED_MODEL, rate, convention or "acn-sn3d", listening)
+        print_live(model or BUNDLED_MODEL, rate, convention or "acn-sn3d", listening, device)
         return
+    if device is not None:
+        raise UserError("--device is for live sound: say --live")
     if not recordings:
         raise UserError("RECORDINGS is missing: name at least one file, or say --live")
     go(

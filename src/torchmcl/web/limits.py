@@ -32,7 +32,7 @@ class Limits:
         analysis_seconds: The longest time that an analysis may take.
         lease_seconds: An analysis whose progress nobody asks for is cancelled after this time.
         keep_seconds: Results are removed when nobody has asked for them for this time.
-        live: Live sessions at the same time.
+        live: Pages that follow live sound at the same time.
     """
 
     upload_bytes: int = 512 * 2**20
@@ -44,7 +44,7 @@ class Limits:
     analysis_seconds: float = 1800.0
     lease_seconds: float = 20.0
     keep_seconds: float = 900.0
-    live: int = 4
+    live: int = 32
 
 
 def media_type(path: Path) -> str:

@@ -9,7 +9,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from fastapi import FastAPI, HTTPException, Query, Request
+from fastapi import FastAPI, HTTPException, Query, Request, WebSocket
 from fastapi.responses import FileResponse, HTMLResponse, JSONResponse, Response
 
 import torchmcl
@@ -17,6 +17,7 @@ from torchmcl.errors import UserError
 from torchmcl.web.analyses import Analyses, Analysis
 from torchmcl.web.guard import LOCAL_HOSTS, Guard
 from torchmcl.web.limits import Limits, media_type
+from torchmcl.web.live import Live, LiveSource
 from torchmcl.web.uploads import check_length, display_name, receive
 from torchmcl.web.work import KINDS, example_recording
 
@@ -36,15 +37,21 @@ DESCRIPTION = """Upload a recording, a table or tracks, follow its progress, fet
 2. `GET /api/analyses/{id}` tells state and progress. Ask at least every 20 seconds, or the analysis is cancelled.
 3. `GET /api/analyses/{id}/files/{name}` gives each of the `files` that it lists.
 4. `DELETE /api/analyses/{id}` removes everything.
+
+Where the server was started with `--live`, the WebSocket `/api/live` sends the last minute in one message and then a
+line of JSON for each 100 ms: time, probabilities of the number of sources, and sources with their tracks.
 """
 
 
-def create_app(limits: Limits | None = None, hosts: Sequence[str] = LOCAL_HOSTS) -> FastAPI:
+def create_app(
+    limits: Limits | None = None, hosts: Sequence[str] = LOCAL_HOSTS, live: LiveSource | None = None
+) -> FastAPI:
     """The application, without a port.
 
     Args:
         limits: Bounds on what it accepts; the defaults if `None`.
         hosts: Names under which it may be called.
+        live: Live sound to show, if any.
 
     Returns:
         A FastAPI application, with its documentation at `/docs`.
@@ -56,21 +63,31 @@ def create_app(limits: Limits | None = None, hosts: Sequence[str] = LOCAL_HOSTS)
         with tempfile.TemporaryDirectory(prefix="torchmcl-serve-") as root:
             app.state.analyses = Analyses(Path(root), bounds)
             app.state.uploads = asyncio.Semaphore(bounds.uploads)
-            async with app.state.analyses.running():
+            async with app.state.analyses.running(), _running(app.state.live):
                 yield
 
     app = FastAPI(
         title="torchmcl", version=torchmcl.__version__, description=DESCRIPTION, lifespan=lifespan,
         docs_url=None, redoc_url=None,
     )  # fmt: skip
+    app.state.live = None if live is None else Live(live.command, bounds.live)
     app.add_middleware(Guard, hosts=hosts)
     app.add_exception_handler(UserError, _refuse)
     _add_pages(app)
     _add_api(app, bounds)
+    if live is not None:
+        _add_live(app)
     return app
 
 
-def serve(host: str, port: int, *, allow_hosts: Sequence[str] = (), limits: Limits | None = None) -> None:
+def serve(
+    host: str,
+    port: int,
+    *,
+    allow_hosts: Sequence[str] = (),
+    limits: Limits | None = None,
+    live: LiveSource | None = None,
+) -> None:
     """Serve until interrupted.
 
     Args:
@@ -78,14 +95,15 @@ def serve(host: str, port: int, *, allow_hosts: Sequence[str] = (), limits: Limi
         port: The port; 0 for any that is free.
         allow_hosts: Further names of the server, as a reverse proxy passes them on.
         limits: Bounds on what it accepts.
+        live: Live sound to show, if any.
     """
     import uvicorn
 
     _check_address(host, port)
-    app = create_app(limits, (*LOCAL_HOSTS, host, *allow_hosts))
+    app = create_app(limits, (*LOCAL_HOSTS, host, *allow_hosts), live)
     uvicorn.run(
         app, host=host, port=port, log_level="warning", limit_concurrency=200, timeout_keep_alive=10,
-        timeout_graceful_shutdown=2,
+        timeout_graceful_shutdown=2, ws_max_size=4096,
     )  # fmt: skip
 
 
@@ -117,7 +135,9 @@ def _add_pages(app: FastAPI) -> None:
         return HTMLResponse((static / "docs.html").read_text(encoding="utf-8"))
 
     @app.get("/static/{name}", include_in_schema=False)
-    async def asset(name: Literal["style.css", "viewer.js", "app.js", "docs.js", "recorder.js"]) -> Response:
+    async def asset(
+        name: Literal["style.css", "viewer.js", "app.js", "live.js", "docs.js", "recorder.js"],
+    ) -> Response:
         kind = "text/css" if name.endswith(".css") else "text/javascript"
         return Response((static / name).read_bytes(), media_type=kind)
 
@@ -127,7 +147,7 @@ def _add_api(app: FastAPI, limits: Limits) -> None:
     async def show_limits() -> dict[str, Any]:
         """What the server accepts."""
         return {
-            "doors": list(KINDS),
+            "doors": [*KINDS, *(["live"] if app.state.live else [])],
             "upload_bytes": limits.upload_bytes,
             "lease_seconds": limits.lease_seconds,
         }
@@ -191,6 +211,21 @@ def _add_api(app: FastAPI, limits: Limits) -> None:
     async def remove(request: Request, id: str) -> None:
         """Cancel an analysis and remove all that belongs to it."""
         _analyses(request).drop(id)
+
+
+def _add_live(app: FastAPI) -> None:
+    @app.websocket("/api/live")
+    async def follow(socket: WebSocket) -> None:
+        await app.state.live.follow(socket)
+
+
+@asynccontextmanager
+async def _running(live: Live | None) -> AsyncIterator[None]:
+    if live is None:
+        yield
+        return
+    async with live.running():
+        yield
 
 
 def _analyses(request: Request) -> Analyses:

@@ -1,8 +1,8 @@
 "use strict";
 // Uploads a file, follows its analysis, and shows the result.
 const $ = (id) => document.getElementById(id);
-const DOORS = ["recordings", "tables", "tracks"];
-let viewer = null, current = null, table = null;
+const DOORS = ["live", "recordings", "tables", "tracks"];
+let viewer = null, current = null, table = null, live = null, largest = Infinity;
 
 async function call(method, path, body) {
   const answer = await fetch(path, { method, body });
@@ -30,6 +30,8 @@ function reset(name) {
 }
 
 function upload(kind, file, name, options = {}) {
+  // The server would say so too, but browsers drop the answer to an upload that was cut off.
+  if (file.size > largest) return Promise.reject(new Error(`${name}: the file is too large: at most ${Math.floor(largest / 2 ** 20)} MB are accepted`));
   const words = new URLSearchParams({ name, ...options });
   return new Promise((resolve, reject) => {
     const request = new XMLHttpRequest();
@@ -131,6 +133,7 @@ function door(name) {
     $(`tab-${each}`).setAttribute("aria-selected", String(each === name));
     $(`tab-${each}`).tabIndex = each === name ? 0 : -1;
   }
+  if (live) live.viewer.fresh = true;
 }
 
 function tabs() {
@@ -169,7 +172,7 @@ function take(kind, file) {
 }
 
 function doors() {
-  for (const kind of DOORS) {
+  for (const kind of DOORS.filter((each) => each !== "live")) {
     const place = $(`door-${kind}`).querySelector(".drop");
     place.addEventListener("dragover", (event) => { event.preventDefault(); place.classList.add("over"); });
     place.addEventListener("dragleave", () => place.classList.remove("over"));
@@ -233,7 +236,15 @@ $("record").addEventListener("click", async () => {
 });
 $("record").hidden = !(navigator.mediaDevices && navigator.mediaDevices.getUserMedia && window.AudioWorkletNode);
 call("GET", "api/limits").then((limits) => {
+  largest = limits.upload_bytes;
   for (const name of DOORS) $(`tab-${name}`).hidden = !limits.doors.includes(name);
+  if (limits.doors.includes("live")) listen();
 }).catch(fail);
+
+function listen() {
+  door("live");
+  live = new LiveConnection(new LiveViewer($("live-view")), (words) => { $("live-state").textContent = words; });
+}
+
 tabs();
 doors();

@@ -21,19 +21,14 @@ class Viewer {
   close() {
     this.closed = true;
     window.removeEventListener("resize", this.resize);
+    window.removeEventListener("pointerup", this.release);
     this.media.removeEventListener("change", this.resize);
     this.audio.pause();
   }
 
   build(audioSource) {
     this.root.replaceChildren();
-    const views = add(this.root, "div", { className: "views" });
-    this.map = add(add(views, "div", { className: "panel" }), "canvas", { tabIndex: 0 });
-    this.map.setAttribute("role", "img");
-    this.timeline = add(add(views, "div", { className: "panel" }), "canvas", { tabIndex: 0 });
-    this.timeline.setAttribute("role", "slider");
-    this.timeline.setAttribute("aria-label", "Timeline: arrow keys move, plus and minus zoom, space plays");
-    this.timeline.setAttribute("aria-valuemin", "0");
+    this.canvases();
     this.timeline.setAttribute("aria-valuemax", this.result.duration.toFixed(1));
     this.audio = add(this.root, "audio", { controls: true, preload: "auto" });
     if (audioSource) this.audio.src = audioSource;
@@ -42,14 +37,32 @@ class Viewer {
     this.button(bar, "Zoom out", () => this.zoom(2));
     this.button(bar, "Whole recording", () => this.window(0, this.result.duration));
     this.clock = add(bar, "span", { className: "soft" });
-    const list = add(this.root, "div", { className: "row left" });
-    list.setAttribute("aria-label", "Tracks: press to mute");
+    const list = this.trackList();
     if (!this.result.tracks.length) add(list, "span", { className: "soft", textContent: "No source was found." });
     for (const track of this.result.tracks) this.trackButton(list, track);
     this.status = add(this.root, "p", { className: "soft" });
     this.status.setAttribute("aria-live", "polite");
     this.events();
   }
+
+  canvases() {
+    const views = add(this.root, "div", { className: "views" });
+    this.map = add(add(views, "div", { className: "panel" }), "canvas", { tabIndex: 0 });
+    this.map.setAttribute("role", "img");
+    this.timeline = add(add(views, "div", { className: "panel" }), "canvas", { tabIndex: 0 });
+    this.timeline.setAttribute("role", "slider");
+    this.timeline.setAttribute("aria-label", "Timeline: arrow keys move, plus and minus zoom, space plays");
+    this.timeline.setAttribute("aria-valuemin", "0");
+  }
+
+  trackList() {
+    const list = add(this.root, "div", { className: "row left" });
+    list.setAttribute("role", "group");
+    list.setAttribute("aria-label", "Tracks: press to mute");
+    return list;
+  }
+
+  get paused() { return this.audio.paused; }
 
   button(parent, text, action) {
     const made = add(parent, "button", { type: "button", textContent: text });
@@ -66,8 +79,13 @@ class Viewer {
     made.className = "track";
     made.setAttribute("aria-pressed", "false");
     add(made, "i").style.background = color(track);
+    add(made, "span", { textContent: this.trackText(track) });
+    return made;
+  }
+
+  trackText(track) {
     const first = track.points[0], last = track.points[track.points.length - 1];
-    add(made, "span", { textContent: `Track ${track.id}: ${first[0].toFixed(1)} to ${last[0].toFixed(1)} s` });
+    return `Track ${track.id}: ${first[0].toFixed(1)} to ${(last[0] + this.result.frame).toFixed(1)} s`;
   }
 
   events() {
@@ -78,7 +96,8 @@ class Viewer {
     };
     this.timeline.addEventListener("pointerdown", (event) => { this.dragging = true; seek(event); });
     this.timeline.addEventListener("pointermove", (event) => { if (this.dragging) seek(event); });
-    window.addEventListener("pointerup", () => { this.dragging = false; });
+    this.release = () => { this.dragging = false; };
+    window.addEventListener("pointerup", this.release);
     this.timeline.addEventListener("wheel", (event) => {
       event.preventDefault();
       this.zoom(event.deltaY > 0 ? 1.25 : 0.8);
@@ -89,7 +108,7 @@ class Viewer {
   key(event) {
     const step = (this.end - this.start) / 50;
     const actions = {
-      " ": () => (this.audio.paused ? this.audio.play() : this.audio.pause()),
+      " ": () => this.toggle(),
       ArrowRight: () => this.seek(this.time + step), ArrowLeft: () => this.seek(this.time - step),
       Home: () => this.seek(0), End: () => this.seek(this.result.duration),
       "+": () => this.zoom(0.5), "=": () => this.zoom(0.5), "-": () => this.zoom(2),
@@ -98,6 +117,8 @@ class Viewer {
     event.preventDefault();
     actions[event.key]();
   }
+
+  toggle() { if (this.paused) this.audio.play(); else this.audio.pause(); }
 
   get time() { return this.audio.src ? this.audio.currentTime : (this.at || 0); }
 
@@ -117,7 +138,7 @@ class Viewer {
 
   tick() {
     if (this.closed) return;
-    if (!this.audio.paused) {
+    if (!this.paused) {
       const width = this.end - this.start;
       if (this.time > this.end || this.time < this.start) {
         this.start = Math.min(Math.max(0, this.time - width / 10), Math.max(0, this.result.duration - width));
@@ -133,12 +154,14 @@ class Viewer {
     const now = heard.map((track) => [track, at(track.points, time, this.result.frame)]).filter(([, point]) => point);
     this.drawMap(now, heard, time);
     this.drawTimeline(heard, time);
-    this.clock.textContent = `${time.toFixed(1)} s of ${this.result.duration.toFixed(1)} s`;
+    this.clock.textContent = this.clockText(time);
     this.timeline.setAttribute("aria-valuenow", time.toFixed(1));
     const said = now.map(([track, p]) => `track ${track.id} at azimuth ${Math.round(p[1])}°, elevation ${Math.round(p[2])}°`);
     this.map.setAttribute("aria-label", said.join("; ") || "no source at this moment");
-    if (this.audio.paused) this.status.textContent = said.join("; ") || "No source at this moment.";
+    if (this.paused) this.status.textContent = said.join("; ") || "No source at this moment.";
   }
+
+  clockText(time) { return `${time.toFixed(1)} s of ${this.result.duration.toFixed(1)} s`; }
 
   drawMap(now, heard, time) {
     const [pen, width, height] = canvas(this.map, 0.5, 180, 460);
@@ -146,7 +169,8 @@ class Viewer {
     const left = 34, bottom = 20;
     const x = (azimuth) => left + (180 - azimuth) / 360 * (width - left - 6);
     const y = (elevation) => 6 + (90 - elevation) / 180 * (height - bottom - 6);
-    grid(pen, style, [-180, -90, 0, 90, 180].map((v) => [x(v), `${v}°`]), [-90, -45, 0, 45, 90].map((v) => [y(v), `${v}°`]),
+    const words = width > 600 ? { 180: " back", 90: " left", 0: " front", "-90": " right" } : {};
+    grid(pen, style, [-180, -90, 0, 90, 180].map((v) => [x(v), `${v}°${words[v] || ""}`]), [-90, -45, 0, 45, 90].map((v) => [y(v), `${v}°`]),
       { left, right: width - 6, top: 6, bottom: height - bottom });
     for (const track of heard) {
       const trail = track.points.filter((p) => p[0] <= time && p[0] > time - 2);
@@ -197,8 +221,7 @@ class Viewer {
         }
       }
       pen.restore();
-      pen.fillStyle = style.soft;
-      pen.fillText(["azimuth (left is positive)", "elevation"][index], left + 4, top + 12);
+      caption(pen, style, ["azimuth (left is positive)", "elevation"][index], left + 4, top + 12);
     });
     this.drawCount(pen, style, x, left, width, height, times);
     pen.strokeStyle = style.ink;
@@ -220,8 +243,7 @@ class Viewer {
     }
     pen.stroke();
     pen.restore();
-    pen.fillStyle = style.soft;
-    pen.fillText("number of sources", left + 4, top + 10);
+    caption(pen, style, "number of sources", left + 4, top + 10);
   }
 }
 
@@ -236,7 +258,7 @@ function color(track) { return COLORS[(track.id - 1) % COLORS.length]; }
 function palette() {
   const style = getComputedStyle(document.documentElement);
   const get = (name) => style.getPropertyValue(`--${name}`).trim();
-  return { ink: get("ink"), soft: get("soft"), grid: get("grid"), accent: get("accent") };
+  return { ink: get("ink"), soft: get("soft"), grid: get("grid"), accent: get("accent"), panel: get("panel") };
 }
 
 function canvas(element, ratio, lowest, highest) {
@@ -268,6 +290,16 @@ function grid(pen, style, columns, rows, box) {
     pen.beginPath(); pen.moveTo(box.left, y); pen.lineTo(box.right, y); pen.stroke();
     pen.fillText(label, box.left - 5 - pen.measureText(label).width, y + 4);
   }
+}
+
+// Words on a ground of their own, so that they can be read over the data.
+function caption(pen, style, text, x, y) {
+  pen.fillStyle = style.panel;
+  pen.globalAlpha = 0.8;
+  pen.fillRect(x - 2, y - 10, pen.measureText(text).width + 4, 13);
+  pen.globalAlpha = 1;
+  pen.fillStyle = style.soft;
+  pen.fillText(text, x, y);
 }
 
 function steps(start, end, most) {
