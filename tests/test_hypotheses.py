@@ -303,7 +303,12 @@ class TestMistakes:
         [
             (torch.zeros(3), None, "sigmoid", r"points must be \(\*batch, hypotheses, dim\), got \(3,\)"),
             (torch.zeros(0, 2), None, "sigmoid", "points holds no hypothesis"),
-            (torch.zeros(3, 2), torch.zeros(2), "sigmoid", r"logits must be \(3,\), got \(2,\)"),
+            (
+                torch.zeros(3, 2),
+                torch.zeros(2),
+                "sigmoid",
+                r"logits must be \(3,\) for these points, got \(2,\)",
+            ),
             (torch.zeros(3, 2), None, "tanh", "link must be 'sigmoid' or 'softmax', got 'tanh'"),
         ],
     )
@@ -323,7 +328,7 @@ class TestMistakes:
             ),
             ({"logits": [0.0, 0.0, 0.0]}, "logits must be a tensor, got list"),
             ({"logits": torch.zeros(3, dtype=torch.long)}, "logits must be floating point"),
-            ({"widths": torch.ones(3, 1)}, r"widths must be \(3,\), got \(3, 1\)"),
+            ({"widths": torch.ones(3, 1)}, r"widths must be \(3,\) for these points, got \(3, 1\)"),
             ({"widths": torch.tensor([1.0, 0.0, 1.0])}, "widths must be positive, got 0.0"),
             ({"widths": torch.tensor([1.0, -2.0, 1.0])}, "widths must be positive, got -2.0"),
             ({"widths": torch.tensor([1.0, torch.nan, 1.0])}, "widths must be positive, got nan"),

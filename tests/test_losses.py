@@ -316,7 +316,11 @@ class TestMistakes:
             ({"link": "softmax", "negatives": 1}, ValueError, "negatives must be None with link 'softmax'"),
             ({"link": "other"}, ValueError, "link must be 'sigmoid' or 'softmax', got 'other'"),
             ({"logits": None}, ValueError, "hypotheses have no scores"),
-            ({"logits": torch.zeros(2, 4)}, ValueError, r"logits must be \(2, 5\), got \(2, 4\)"),
+            (
+                {"logits": torch.zeros(2, 4)},
+                ValueError,
+                r"logits must be \(2, 5\) for these points, got \(2, 4\)",
+            ),
             ({"epsilon": 0.5}, TypeError, "epsilon"),
         ],
     )
@@ -341,7 +345,9 @@ class TestMistakes:
             ValueError, match=r"targets must be \(2, 5, 2\), one for each slot, got \(2, 3, 2\)"
         ):
             pit_loss(self.points, self.logits, self.targets, self.active)
-        with pytest.raises(ValueError, match=r"activity_logits must be \(2, 5\), got \(2, 4\)"):
+        with pytest.raises(
+            ValueError, match=r"activity_logits must be \(2, 5\) for these points, got \(2, 4\)"
+        ):
             pit_loss(self.points, self.logits[:, :4], self.points, torch.ones(2, 5).bool())
 
     def test_scoring(self):

@@ -43,7 +43,7 @@ def winner_takes_all(cost: Float[Tensor, "*batch targets hypotheses"]) -> Assign
         >>> winner_takes_all(torch.tensor([[3.0, 1.0, 1.0]])).weights
         tensor([[0., 1., 0.]])
     """
-    check_floats("cost", cost, "*batch hypotheses")
+    _check_cost(cost)
     winners = mask_of(best_index(cost), cost)
     return Assignment(winners.to(cost.dtype), winners)
 
@@ -62,7 +62,7 @@ def top_n(cost: Float[Tensor, "*batch targets hypotheses"], n: int) -> Assignmen
         >>> top_n(torch.tensor([[3.0, 1.0, 2.0]]), n=2).weights
         tensor([[0.0000, 0.5000, 0.5000]])
     """
-    check_floats("cost", cost, "*batch hypotheses")
+    _check_cost(cost)
     check_integer("n", n)
     if not 1 <= n <= cost.shape[-1]:
         raise ValueError(f"n must be between 1 and the number of hypotheses {cost.shape[-1]}, got {n}")
@@ -85,7 +85,7 @@ def relaxed(cost: Float[Tensor, "*batch targets hypotheses"], epsilon: float) ->
         >>> relaxed(torch.tensor([[3.0, 1.0, 2.0]]), epsilon=0.5).weights
         tensor([[0.2500, 0.5000, 0.2500]])
     """
-    check_floats("cost", cost, "*batch hypotheses")
+    _check_cost(cost)
     check_number("epsilon", epsilon, 0, 1)
     winners = mask_of(best_index(cost), cost)
     others = cost.shape[-1] - 1
@@ -114,13 +114,19 @@ def annealed(cost: Float[Tensor, "*batch targets hypotheses"], temperature: floa
         >>> annealed(torch.tensor([[2.0, 1.0, 1.0]]), temperature=1.0).weights
         tensor([[0.1554, 0.4223, 0.4223]])
     """
-    check_floats("cost", cost, "*batch hypotheses")
+    _check_cost(cost)
     check_number("temperature", temperature, low=0)
     winners = mask_of(best_index(cost), cost)
     if temperature == 0:
         return Assignment(winners.to(cost.dtype), winners)
     excess = cost.detach() - cost.detach().amin(-1, keepdim=True)
-    return Assignment((-excess / temperature).softmax(-1), winners)
+    return Assignment((-excess / float(temperature)).softmax(-1), winners)
+
+
+def _check_cost(cost: Tensor) -> None:
+    check_floats("cost", cost, "*batch hypotheses")
+    if cost.shape[-1] == 0:
+        raise ValueError("cost holds no hypothesis: its last axis has length 0")
 
 
 def best_index(cost: Float[Tensor, "*batch hypotheses"]) -> Int[Tensor, "*batch 1"]:

@@ -7,7 +7,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from torchmcl.directions import to_vectors
-from torchmcl.errors import check_bools, check_callable, check_coordinates, check_floats
+from torchmcl.errors import check_bools, check_broadcast, check_callable, check_coordinates, check_floats
 
 __all__ = [
     "Distance",
@@ -215,21 +215,24 @@ def pairwise(points: Tensor, targets: Tensor, distance: Distance) -> Tensor:
     return cost
 
 
-def check_shapes(points: Tensor, targets: Tensor, active: Tensor | None) -> None:
+def check_shapes(
+    points: Tensor, targets: Tensor, active: Tensor | None, whose: str = "hypotheses have"
+) -> None:
     """Raise a `ValueError` or `TypeError` that names the argument which does not fit.
 
     Args:
         points: What should be `(*batch, hypotheses, dim)`.
         targets: What should be `(*batch, targets, dim)`.
         active: What should be a mask `(*batch, targets)`, or `None`.
+        whose: Who the points belong to, with its verb.
     """
     check_floats("points", points, "*batch hypotheses dim")
     check_floats("targets", targets, "*batch targets dim")
     if targets.shape[-1] != points.shape[-1]:
-        raise ValueError(f"targets has {targets.shape[-1]} coordinates, hypotheses have {points.shape[-1]}")
+        raise ValueError(f"targets has {targets.shape[-1]} coordinates, {whose} {points.shape[-1]}")
     if targets.shape[:-2] != points.shape[:-2]:
         raise ValueError(
-            f"targets has batch axes {tuple(targets.shape[:-2])}, hypotheses have {tuple(points.shape[:-2])}"
+            f"targets has batch axes {tuple(targets.shape[:-2])}, {whose} {tuple(points.shape[:-2])}"
         )
     if active is not None:
         check_bools("active", active, targets.shape[:-1])
@@ -238,11 +241,13 @@ def check_shapes(points: Tensor, targets: Tensor, active: Tensor | None) -> None
 def _check_pair(x: Tensor, y: Tensor) -> None:
     check_floats("x", x, "*batch dim")
     check_coordinates("y", y, x.shape[-1], "x has")
+    check_broadcast("y", y, x.shape[:-1], "x has")
 
 
 def _check_directions(x: Tensor, y: Tensor) -> None:
     check_coordinates("x", x, 2, "a direction has")
     check_coordinates("y", y, 2, "a direction has")
+    check_broadcast("y", y, x.shape[:-1], "x has")
 
 
 def _angle(longitude: Tensor, latitudes: tuple[Tensor, Tensor]) -> Tensor:

@@ -9,11 +9,15 @@ from torch import Tensor, nn
 from torch.func import functional_call, stack_module_state
 
 from torchmcl.distances import Distance, check_shapes, euclidean
-from torchmcl.errors import check_callable, check_flag, check_integer
+from torchmcl.errors import check_callable, check_flag, check_integer, check_tensor
 from torchmcl.hypotheses import Hypotheses, Link, check_hypotheses
 from torchmcl.losses import mcl_loss
 
 __all__ = ["Ensemble", "StackedEnsemble", "members_loss"]
+
+
+MOST_MEMBERS = 100_000
+"""Of a stacked ensemble: each is built once before the weights are stacked."""
 
 
 class Ensemble(nn.Module):
@@ -67,7 +71,7 @@ class StackedEnsemble(nn.Module):
     def __init__(self, build: Callable[[], nn.Module], members: int) -> None:
         super().__init__()
         check_callable("build", build, "a function that makes a network")
-        check_integer("members", members)
+        check_integer("members", members, most=MOST_MEMBERS)
         networks = [build() for _ in range(members)]
         parameters, buffers = stack_module_state(networks)
         self._names = {name.replace(".", "__"): name for name in (*parameters, *buffers)}
@@ -92,7 +96,7 @@ class StackedEnsemble(nn.Module):
         Returns:
             The hypotheses of all members, as `Ensemble` returns them.
         """
-
+        check_tensor("inputs", inputs)
         link: list[Link] = []
 
         def answer(state: dict[str, Tensor]) -> Any:
@@ -103,7 +107,15 @@ class StackedEnsemble(nn.Module):
             parts = {"points": out.points, "logits": out.logits, "widths": out.widths}
             return {name: part for name, part in parts.items() if part is not None}
 
-        answers = torch.vmap(answer, randomness="different")(self._state())
+        try:
+            answers = torch.vmap(answer, randomness="different")(self._state())
+        except torch.OutOfMemoryError:
+            raise
+        except RuntimeError as error:
+            told = str(error).partition("\n")[0]
+            raise ValueError(
+                f"inputs of {inputs.dtype} and shape {tuple(inputs.shape)} do not fit the networks: {told}"
+            ) from error
         if isinstance(answers, Tensor):
             return Hypotheses(answers.movedim(0, -2))
         return _together(list(Hypotheses(**answers, link=link[0])))

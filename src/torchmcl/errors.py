@@ -11,6 +11,7 @@ from torch import Tensor
 __all__ = [
     "UserError",
     "check_bools",
+    "check_broadcast",
     "check_callable",
     "check_choice",
     "check_coordinates",
@@ -26,6 +27,10 @@ __all__ = [
     "check_sizes",
     "check_tensor",
 ]
+
+
+MOST = 2**31 - 1
+"""The greatest count: nothing of which there are more fits into a tensor that a machine can hold."""
 
 
 class UserError(ValueError):
@@ -129,6 +134,26 @@ def check_coordinates(name: str, value: Any, dim: int, whose: str) -> None:
         raise ValueError(f"{name} has {coordinates} coordinates, {whose} {dim}")
 
 
+def check_broadcast(name: str, value: Tensor, batch: tuple[int, ...], whose: str) -> None:
+    """Raise a `ValueError` unless all axes of `value` but the last broadcast with those of a batch.
+
+    Args:
+        name: The name of the argument, for the message.
+        value: A tensor `(*batch, dim)`.
+        batch: The axes that it must fit.
+        whose: Who has those axes, with its verb: `"x has"`.
+
+    Example:
+        >>> check_broadcast("y", torch.zeros(3, 2), (4,), "x has")
+        Traceback (most recent call last):
+        ValueError: y has batch axes (3,), x has (4,)
+    """
+    own = value.shape[:-1]
+    for mine, other in zip(reversed(own), reversed(batch), strict=False):
+        if mine != other and mine != 1 and other != 1:
+            raise ValueError(f"{name} has batch axes {tuple(own)}, {whose} {tuple(batch)}")
+
+
 def check_positive(name: str, value: Tensor) -> None:
     """Raise a `ValueError` unless all values are positive; NaN is not.
 
@@ -211,14 +236,14 @@ def check_number(
         raise ValueError(f"{name} must be {wanted}, got {value}")
 
 
-def check_integer(name: str, value: Any, least: int = 1, most: int | None = None) -> None:
-    """Raise unless `value` is an integer of at least `least` and, where given, at most `most`.
+def check_integer(name: str, value: Any, least: int = 1, most: int = MOST) -> None:
+    """Raise unless `value` is an integer from `least` to `most`.
 
     Args:
         name: The name of the argument, for the message.
         value: What the caller passed.
         least: The least value that is allowed.
-        most: The greatest value that is allowed; any if `None`.
+        most: The greatest value that is allowed.
 
     Raises:
         TypeError: If it is no integer.
@@ -233,7 +258,7 @@ def check_integer(name: str, value: Any, least: int = 1, most: int | None = None
         raise TypeError(f"{name} must be an integer, got {_kind(value)}")
     if value < least:
         raise ValueError(f"{name} must be at least {least}, got {value}")
-    if most is not None and int(value) > most:
+    if value > most:  # type: ignore[operator]  # a symbolic integer must not become a fixed one
         raise ValueError(f"{name} must be at most {most}, got {value}")
 
 

@@ -14,6 +14,7 @@ from torch.utils.data._utils.collate import default_collate_fn_map
 
 from torchmcl.distances import Distance, euclidean
 from torchmcl.errors import (
+    check_broadcast,
     check_callable,
     check_choice,
     check_coordinates,
@@ -97,6 +98,8 @@ class Hypotheses:
             _check(points, logits, link, widths)
         else:
             # From a pytree, whose leaves may be anything: sizes, axes of `torch.vmap`, placeholders of a graph.
+            if type(kind) not in _LINKS:
+                raise TypeError(f"kind is for pytrees and not for callers, got {type(kind).__name__}")
             link = _LINKS[type(kind)]
         for name, value in (("points", points), ("logits", logits), ("link", link), ("widths", widths)):
             object.__setattr__(self, name, value)
@@ -309,6 +312,7 @@ class Hypotheses:
             Indices `(*sample, *batch)`.
         """
         check_coordinates("y", y, self.dim, "hypotheses have")
+        check_broadcast("y", y, self.batch_shape, "hypotheses have")
         check_callable("distance", distance, "a function of two tensors of points")
         return distance(y[..., None, :], self.points).argmin(-1)
 
@@ -493,7 +497,7 @@ def _check(points: Any, logits: Any, link: Any, widths: Any) -> None:
     for name, value in (("logits", logits), ("widths", widths)):
         if value is not None:
             check_floats(name, value)
-            check_shape(name, value, points.shape[:-1])
+            check_shape(name, value, points.shape[:-1], "for these points")
     if widths is not None and widths.device.type == "cpu":  # elsewhere it would wait for the device
         check_positive("widths", widths)
     check_choice("link", link, ("sigmoid", "softmax"))

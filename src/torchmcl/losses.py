@@ -19,6 +19,7 @@ from torchmcl.errors import (
     check_nonnegative,
     check_number,
     check_shape,
+    check_tensor,
 )
 from torchmcl.hypotheses import Hypotheses, check_hypotheses
 from torchmcl.transport import mixture_cost
@@ -174,7 +175,7 @@ def rmcl_loss(
     else:
         mass = won / won.sum(-1, keepdim=True).clamp(min=1)
         scoring = _cell_entropy(hypotheses.logits, mass.to(hypotheses.logits.dtype))
-    return torch.add(_average(each, active), scoring, alpha=beta)
+    return torch.add(_average(each, active), scoring, alpha=float(beta))
 
 
 def transport_loss(
@@ -240,7 +241,8 @@ def pit_loss(
         >>> pit_loss(points, there, points.flip(0), torch.tensor([True, True])).round(decimals=4)
         tensor(0.)
     """
-    check_shapes(points, targets, active)
+    check_tensor("active", active)
+    check_shapes(points, targets, active, "points have")
     if targets.shape != points.shape:
         raise ValueError(
             f"targets must be {tuple(points.shape)}, one for each slot, got {tuple(targets.shape)}"

@@ -340,7 +340,7 @@ class TestMistakes:
             mixture.log_prob(torch.zeros(2))
         with pytest.raises(TypeError, match="value must be a tensor, got list"):
             mixture.log_prob([0.0])
-        with pytest.raises(ValueError, match=r"value must be \(\*sample, \*batch, dim\) with batch \(3,\)"):
+        with pytest.raises(ValueError, match=r"value has batch axes \(4,\), hypotheses have \(3,\)"):
             mixture.log_prob(torch.zeros(4, 1))
         with pytest.raises(ValueError, match="value must hold probabilities between 0 and 1"):
             mixture.icdf(1.5)

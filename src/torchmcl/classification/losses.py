@@ -56,6 +56,7 @@ def cmcl_loss(
         raise TypeError(f"stochastic must be True or False, got {type(stochastic).__name__}")
     if not callable(assign):
         raise TypeError(f"assign must be a function of the cost, got {type(assign).__name__}")
+    beta = float(beta)
     targets, active = class_targets(hypotheses, labels, active)
     cost = pairwise(hypotheses.points, targets, cross_entropy)
     # KL(U || P) = -mean_c log P(c) - log C; the same for every label of an item

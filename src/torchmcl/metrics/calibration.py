@@ -9,16 +9,16 @@ from torch import Tensor
 from torchmetrics import Metric
 
 from torchmcl.distances import Distance, euclidean
-from torchmcl.errors import check_integer
-from torchmcl.hypotheses import Hypotheses
+from torchmcl.errors import check_callable, check_integer
+from torchmcl.hypotheses import Hypotheses, check_hypotheses
 from torchmcl.metrics.means import added, merge
-from torchmcl.mixtures import Kernel
+from torchmcl.mixtures import Kernel, kernel_named
 from torchmcl.regions import Region
 from torchmcl.regions.calibration import (
     cell_outcomes,
-    central_region,
     covered,
     probability_integral_transform,
+    region_of,
 )
 from torchmcl.regions.intervals import check_coverage
 
@@ -51,6 +51,8 @@ class Coverage(Metric):
     ) -> None:
         super().__init__(**kwargs)
         check_coverage(coverage)
+        if region is not None:
+            check_callable("region", region, "a function of hypotheses")
         self.coverage = coverage
         self.region = region
         for name in ("shares", "widths"):
@@ -64,8 +66,8 @@ class Coverage(Metric):
     ) -> None:
         """Add the items of a batch; those without an active target are left out."""
         with torch.no_grad():
-            made = self.region
-            sets = central_region(hypotheses, self.coverage) if made is None else made(hypotheses)
+            check_hypotheses(hypotheses)
+            sets = region_of(hypotheses, self.coverage, self.region)
             inside = covered(hypotheses, targets, active, region=lambda _: sets)
             self.shares = added(self.shares, inside, targets, active)
             self.widths = added(self.widths, sets.volume().value, targets, active)
@@ -111,6 +113,7 @@ class ScoreCalibration(Metric):
         super().__init__(**kwargs)
         check_integer("bins", bins)
         self.bins = bins
+        check_callable("distance", distance, "a function of two tensors of points")
         self.distance = distance
         self.add_state("sums", torch.zeros(bins, 3, dtype=torch.float64), dist_reduce_fx="sum")
 
@@ -172,6 +175,7 @@ class ProbabilityIntegralTransform(Metric):
         super().__init__(**kwargs)
         check_integer("bins", bins)
         self.bins = bins
+        kernel_named(kernel)
         self.kernel = kernel
         self.add_state("counts", torch.zeros(bins, dtype=torch.long), dist_reduce_fx="sum")
 

@@ -11,9 +11,10 @@ from torchmetrics import Metric
 from torchmcl.crps import mixture_crps
 from torchmcl.distances import Distance, euclidean
 from torchmcl.energy import energy_score
+from torchmcl.errors import check_callable
 from torchmcl.hypotheses import Hypotheses
 from torchmcl.likelihood import log_likelihood
-from torchmcl.mixtures import Kernel
+from torchmcl.mixtures import Kernel, kernel_named
 from torchmcl.transport import emd, oracle_error
 
 __all__ = ["EarthMoversDistance", "EnergyScore", "ItemMean", "NegativeLogLikelihood", "OracleError"]
@@ -68,6 +69,7 @@ class _DistanceMean(ItemMean):
 
     def __init__(self, distance: Distance = euclidean, **kwargs: Any) -> None:
         super().__init__(**kwargs)
+        check_callable("distance", distance, "a function of two tensors of points")
         self.distance = distance
 
 
@@ -119,6 +121,8 @@ class EnergyScore(_DistanceMean):
         self, distance: Distance = euclidean, *, kernel: str | Kernel | None = None, **kwargs: Any
     ) -> None:
         super().__init__(distance, **kwargs)
+        if kernel is not None:
+            kernel_named(kernel)
         self.kernel = kernel
 
     def values(self, hypotheses: Hypotheses, targets: Tensor, active: Tensor | None) -> Tensor:
@@ -144,6 +148,7 @@ class NegativeLogLikelihood(ItemMean):
 
     def __init__(self, kernel: str | Kernel = "gaussian", **kwargs: Any) -> None:
         super().__init__(**kwargs)
+        kernel_named(kernel)
         self.kernel = kernel
 
     def values(self, hypotheses: Hypotheses, targets: Tensor, active: Tensor | None) -> Tensor:

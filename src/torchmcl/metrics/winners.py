@@ -10,7 +10,7 @@ from torchmetrics import Metric
 from torchmcl.assignment import winner_takes_all
 from torchmcl.distances import Distance, cost_matrix, euclidean
 from torchmcl.distances import present as active_targets
-from torchmcl.errors import check_integer
+from torchmcl.errors import check_callable, check_integer
 from torchmcl.hypotheses import Hypotheses, check_hypotheses
 
 __all__ = ["CountRecall", "WinnerHistogram"]
@@ -87,6 +87,7 @@ class WinnerHistogram(Metric):
         super().__init__(**kwargs)
         check_integer("n_hypotheses", n_hypotheses)
         self.n_hypotheses = n_hypotheses
+        check_callable("distance", distance, "a function of two tensors of points")
         self.distance = distance
         self.add_state("counts", torch.zeros(n_hypotheses, dtype=torch.long), dist_reduce_fx="sum")
 

@@ -9,6 +9,7 @@ from torch import Tensor
 from torch.distributions import Distribution, constraints
 
 from torchmcl.errors import (
+    check_broadcast,
     check_coordinates,
     check_floats,
     check_generator,
@@ -285,13 +286,7 @@ class KernelMixture(Distribution):
 
     def _check(self, name: str, value: Any) -> None:
         check_coordinates(name, value, self.hypotheses.dim, "hypotheses have")
-        try:
-            torch.broadcast_shapes(value.shape[:-1], self.batch_shape)
-        except RuntimeError:
-            raise ValueError(
-                f"{name} must be (*sample, *batch, dim) with batch {tuple(self.batch_shape)}, "
-                f"got {tuple(value.shape)}"
-            ) from None
+        check_broadcast(name, value, self.batch_shape, "hypotheses have")
 
     def _line(self, what: str) -> LineKernel:
         if self.hypotheses.dim != 1 or not isinstance(self.kernel, LineKernel):

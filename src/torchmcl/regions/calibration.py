@@ -8,11 +8,19 @@ from torch import Tensor
 
 from torchmcl.distances import Distance, cost_matrix, euclidean
 from torchmcl.energy import item_mean, known_targets
+from torchmcl.errors import check_callable
 from torchmcl.hypotheses import Hypotheses, check_hypotheses
 from torchmcl.mixtures import Kernel
 from torchmcl.regions import BoxRegion, Region, central_interval
 
-__all__ = ["brier_score", "cell_outcomes", "central_region", "covered", "probability_integral_transform"]
+__all__ = [
+    "brier_score",
+    "cell_outcomes",
+    "central_region",
+    "covered",
+    "probability_integral_transform",
+    "region_of",
+]
 
 
 def covered(
@@ -42,11 +50,33 @@ def covered(
     """
     check_hypotheses(hypotheses)
     known = known_targets(hypotheses.points, targets, active)
-    sets = central_region(hypotheses, coverage) if region is None else region(hypotheses)
+    sets = region_of(hypotheses, coverage, region)
     inside = sets.contains(known.movedim(-2, 0)).movedim(0, -1)
     # Targets that are NaN are in no region, but they are no miss either.
     missing = known.isnan().any(-1)
     return item_mean(inside.to(known.dtype).masked_fill(missing, torch.nan), active)
+
+
+def region_of(
+    hypotheses: Hypotheses, coverage: float, region: Callable[[Hypotheses], Region] | None
+) -> Region:
+    """What `region` makes of the hypotheses; the central interval if it is `None`.
+
+    Args:
+        hypotheses: K points with scores.
+        coverage: Of the central interval.
+        region: A function of hypotheses, or `None`.
+
+    Returns:
+        The regions.
+    """
+    if region is None:
+        return central_region(hypotheses, coverage)
+    check_callable("region", region, "a function of hypotheses")
+    made = region(hypotheses)
+    if not isinstance(made, Region):
+        raise TypeError(f"region must return a Region, it returned {type(made).__name__}")
+    return made
 
 
 def central_region(hypotheses: Hypotheses, coverage: float) -> BoxRegion:

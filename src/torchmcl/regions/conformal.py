@@ -10,10 +10,19 @@ from torch import Tensor
 from torch.distributions import Distribution
 
 from torchmcl.distances import Distance, euclidean
-from torchmcl.errors import check_choice, check_coordinates, check_shape
+from torchmcl.errors import (
+    check_broadcast,
+    check_callable,
+    check_choice,
+    check_coordinates,
+    check_floats,
+    check_integers,
+    check_shape,
+    check_sizes,
+)
 from torchmcl.hypotheses import Hypotheses
 from torchmcl.mixtures import KernelMixture
-from torchmcl.regions.intervals import Prediction, check_coverage, quantiles
+from torchmcl.regions.intervals import Prediction, check_coverage, check_prediction, quantiles
 from torchmcl.regions.sets import BallRegion, BoxRegion, HighestDensityRegion, Region, nearest, smooth
 
 __all__ = ["Conformal", "Score"]
@@ -55,6 +64,7 @@ class Conformal:
         check_coverage(coverage)
         self.score: Score = score
         self.coverage = coverage
+        check_callable("distance", distance, "a function of two tensors of points")
         self.distance = distance
         self.scores: Float[Tensor, n] | None = None
         self.weights: Float[Tensor, n] | None = None
@@ -72,6 +82,9 @@ class Conformal:
         Returns:
             Scores `(*sample, *batch)` in float64.
         """
+        check_prediction(prediction)
+        check_coordinates("y", y, _dim(prediction), "the prediction has")
+        check_broadcast("y", y, prediction.batch_shape, "the prediction has")
         if self.score == "density":
             return -smooth(prediction).log_prob(y).double()
         if self.score == "distance":
@@ -98,6 +111,7 @@ class Conformal:
         Returns:
             This object.
         """
+        check_prediction(prediction)
         batch = prediction.batch_shape
         check_coordinates("y", y, _dim(prediction), "the prediction has")
         check_shape("y", y, (*batch, y.shape[-1]))
@@ -105,7 +119,7 @@ class Conformal:
             raise ValueError("y must be finite to calibrate, it holds NaN or infinite values")
         for name, value in (("groups", groups), ("weights", weights)):
             if value is not None:
-                check_shape(name, value, batch)
+                _check_items(name, value, batch, "like the prediction")
         if weights is not None and not bool((weights.isfinite() & (weights >= 0)).all()):
             raise ValueError("weights must be finite and not negative")
         with torch.no_grad():
@@ -133,6 +147,7 @@ class Conformal:
         Returns:
             A `BoxRegion`, `HighestDensityRegion` or `BallRegion`, for the three scores.
         """
+        check_prediction(prediction)
         least = self.threshold(prediction.batch_shape, groups=groups, weights=weights)
         if self.score == "density":
             distribution = smooth(prediction)
@@ -163,6 +178,7 @@ class Conformal:
         Returns:
             Thresholds `(*batch)` in float64; infinite where there are too few held-out items.
         """
+        check_sizes("batch_shape", batch_shape)
         if self.scores is None:
             raise ValueError("calibrate must be called before a region is asked for")
         for name, given, kept in (("groups", groups, self.groups), ("weights", weights, self.weights)):
@@ -170,7 +186,7 @@ class Conformal:
                 told = "were given" if kept is not None else "were not given"
                 raise ValueError(f"{name} must be given here as in calibrate, where they {told}")
             if given is not None:
-                check_shape(name, given, batch_shape)
+                _check_items(name, given, batch_shape, "for this batch_shape")
         own = torch.ones_like(self.scores) if self.weights is None else self.weights
         mine = torch.ones(batch_shape) if weights is None else weights
         mine = mine.to(self.scores.device, torch.float64).flatten()
@@ -204,6 +220,11 @@ class Conformal:
         if dim == 1:
             return lower, upper, torch.ones_like(lower)
         return lower, upper, (upper - lower).clamp(min=torch.finfo(torch.float32).tiny)
+
+
+def _check_items(name: str, value: Tensor, batch: tuple[int, ...], why: str) -> None:
+    (check_floats if name == "weights" else check_integers)(name, value)
+    check_shape(name, value, batch, why)
 
 
 def _weighted_quantile(scores: Tensor, own: Tensor, mine: Tensor, coverage: float) -> Tensor:

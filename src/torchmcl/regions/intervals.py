@@ -11,7 +11,14 @@ from torchmcl.errors import check_integer
 from torchmcl.hypotheses import Hypotheses
 from torchmcl.mixtures import KernelMixture
 
-__all__ = ["Prediction", "central_interval", "check_coverage", "quantiles", "shortest_interval"]
+__all__ = [
+    "Prediction",
+    "central_interval",
+    "check_coverage",
+    "check_prediction",
+    "quantiles",
+    "shortest_interval",
+]
 
 Prediction = Hypotheses | Distribution
 """A predicted distribution: scored points, or a distribution of torch such as `Hypotheses.mixture` gives."""
@@ -42,7 +49,7 @@ def quantiles(
         tensor([0., 1., 5.])
     """
     distribution = readable(prediction, samples)
-    wanted = torch.as_tensor(levels, dtype=torch.float64)
+    wanted = _levels(levels)
     if not bool(((wanted > 0) & (wanted < 1)).all()):
         raise ValueError(f"levels must be above 0 and below 1, got {wanted.tolist()}")
     if isinstance(distribution, KernelMixture):
@@ -114,6 +121,14 @@ def shortest_interval(
     return ends.gather(0, best[..., None].expand(*best.shape, 2)).squeeze(0).to(distribution.mean.dtype)
 
 
+def _levels(levels: object) -> Tensor:
+    try:
+        return torch.as_tensor(levels, dtype=torch.float64)
+    except (TypeError, ValueError, RuntimeError):
+        kind = type(levels).__name__
+        raise TypeError(f"levels must be a tensor or a sequence of probabilities, got {kind}") from None
+
+
 def check_coverage(coverage: float) -> None:
     """Raise a `ValueError` unless it lies strictly between 0 and 1."""
     if not isinstance(coverage, (int, float)):
@@ -122,15 +137,36 @@ def check_coverage(coverage: float) -> None:
         raise ValueError(f"coverage must be above 0 and below 1, got {coverage}")
 
 
+def check_prediction(value: object) -> None:
+    """Raise unless the argument `prediction` is hypotheses or a distribution of vectors.
+
+    Args:
+        value: What the caller passed.
+
+    Raises:
+        TypeError: If it is something else.
+        ValueError: If it is a distribution whose outcomes are not vectors.
+    """
+    if isinstance(value, Hypotheses):
+        return
+    if not isinstance(value, Distribution):
+        raise TypeError(f"prediction must be Hypotheses or a Distribution, got {type(value).__name__}")
+    if len(value.event_shape) != 1:
+        raise ValueError(
+            f"prediction must have outcomes (*batch, dim), its event_shape is {tuple(value.event_shape)}"
+        )
+
+
 def readable(prediction: Prediction, samples: int) -> Hypotheses | KernelMixture:
     """The prediction as a mixture of kernels or of points; others as so many draws."""
+    check_prediction(prediction)
     distribution = prediction
     if isinstance(prediction, Hypotheses):
         dim = prediction.dim
         if prediction.widths is not None:
             distribution = prediction.mixture()
     else:
-        dim = prediction.event_shape[-1] if prediction.event_shape else 0
+        dim = prediction.event_shape[-1]
     if dim != 1:
         raise ValueError(f"prediction has {dim} coordinates, quantiles and intervals are for 1")
     if isinstance(distribution, (Hypotheses, KernelMixture)):

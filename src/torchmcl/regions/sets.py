@@ -10,11 +10,18 @@ from torch import Tensor
 from torch.distributions import Distribution
 
 from torchmcl.distances import Distance, euclidean
-from torchmcl.errors import check_coordinates, check_integer
+from torchmcl.errors import (
+    check_broadcast,
+    check_coordinates,
+    check_floats,
+    check_generator,
+    check_integer,
+    check_shape,
+)
 from torchmcl.hypotheses import Hypotheses
 from torchmcl.mixtures import KernelMixture
 from torchmcl.regions._line import level_crossings, merged
-from torchmcl.regions.intervals import check_coverage
+from torchmcl.regions.intervals import check_coverage, check_prediction
 from torchmcl.voronoi.estimates import Estimate
 
 __all__ = ["BallRegion", "BoxRegion", "HighestDensityRegion", "Region"]
@@ -75,6 +82,7 @@ class BoxRegion(Region):
     def contains(self, y: Float[Tensor, "*sample_batch dim"]) -> Bool[Tensor, "*value"]:
         """Whether each coordinate lies between its ends."""
         check_coordinates("y", y, self.lower.shape[-1], "the region has")
+        check_broadcast("y", y, self.lower.shape[:-1], "the region has")
         return ((self.lower <= y) & (y <= self.upper)).all(-1)
 
     @property
@@ -113,6 +121,7 @@ class BallRegion(Region):
     def contains(self, y: Float[Tensor, "*sample_batch dim"]) -> Bool[Tensor, "*value"]:
         """Whether the nearest hypothesis is within the radius."""
         check_coordinates("y", y, self.hypotheses.dim, "hypotheses have")
+        check_broadcast("y", y, self.hypotheses.batch_shape, "hypotheses have")
         return nearest(self.hypotheses, y, self.distance) <= self.radius
 
     @property
@@ -131,6 +140,7 @@ class BallRegion(Region):
         if self.distance is not euclidean:
             raise NotImplementedError("the volume of balls is known for the distance euclidean only")
         check_integer("samples", samples, least=2)
+        check_generator(generator)
         points, dim = self.hypotheses.points, self.hypotheses.dim
         alive = (self.hypotheses.probs > 0).to(points.dtype)
         equal = Hypotheses(points, alive.log(), "softmax")
@@ -183,7 +193,11 @@ class HighestDensityRegion(Region):
     ) -> None:
         self.distribution = smooth(prediction)
         self.error = 0.0
-        if level is None:
+        check_generator(generator)
+        if level is not None:
+            check_floats("level", level)
+            check_shape("level", level, self.distribution.batch_shape, "like the prediction")
+        else:
             check_coverage(coverage)
             check_integer("samples", samples)
             level = _density_quantile(self.distribution, 1 - coverage, samples, generator)
@@ -192,6 +206,8 @@ class HighestDensityRegion(Region):
 
     def contains(self, y: Float[Tensor, "*sample_batch dim"]) -> Bool[Tensor, "*value"]:
         """Whether the density is at least the level."""
+        check_coordinates("y", y, self.distribution.event_shape[-1], "the region has")
+        check_broadcast("y", y, self.distribution.batch_shape, "the region has")
         return self.distribution.log_prob(y) >= self.level
 
     @property
@@ -208,6 +224,7 @@ class HighestDensityRegion(Region):
         if isinstance(self.distribution, KernelMixture) and self.distribution.hypotheses.dim == 1:
             return _length(self.intervals)
         check_integer("samples", samples, least=2)
+        check_generator(generator)
         proposal = _wider(self.distribution)
         y = proposal.sample(torch.Size([samples]), generator)  # type: ignore[call-arg]
         each = torch.where(self.contains(y), (-proposal.log_prob(y)).exp(), 0.0)
@@ -218,6 +235,7 @@ class HighestDensityRegion(Region):
 
 def smooth(prediction: Hypotheses | Distribution) -> Distribution:
     """The prediction as a distribution with a density."""
+    check_prediction(prediction)
     if isinstance(prediction, Distribution):
         return prediction
     if prediction.widths is None:

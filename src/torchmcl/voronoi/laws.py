@@ -8,10 +8,10 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from torchmcl.distances import Distance, euclidean
-from torchmcl.errors import check_number
+from torchmcl.errors import check_floats, check_number
 from torchmcl.hypotheses import Hypotheses  # noqa: F401
 from torchmcl.voronoi._cells import Cells, PointMasses
-from torchmcl.voronoi.supports import Space, Support
+from torchmcl.voronoi.supports import Space, Support, check_pair
 
 __all__ = ["Dirac", "Gaussian", "Law", "Uniform"]
 
@@ -73,6 +73,7 @@ class Dirac:
 
     def contains(self, y: Float[Tensor, "*batch dim"]) -> Bool[Tensor, "*batch"]:
         """Every finite point."""
+        check_floats("y", y, "*batch dim")
         return y.isfinite().all(-1)
 
     def log_kernel(self, y: Tensor, center: Tensor) -> Tensor:
@@ -83,6 +84,7 @@ class Dirac:
 
     def cells(self, points: Float[Tensor, "*batch hypotheses dim"]) -> Cells:
         """The hypotheses themselves."""
+        check_floats("points", points, "*batch hypotheses dim")
         return PointMasses(points)
 
 
@@ -120,6 +122,7 @@ class Uniform:
         self, y: Float[Tensor, "*batch dim"], center: Float[Tensor, "*batch dim"]
     ) -> Float[Tensor, "*batch"]:
         """0: the density is the same everywhere in a cell."""
+        check_pair(y, center, self.support.dim)
         return torch.zeros_like(y[..., 0])
 
     def cells(self, points: Float[Tensor, "*batch hypotheses dim"]) -> Cells:
@@ -161,16 +164,19 @@ class Gaussian:
 
     def contains(self, y: Float[Tensor, "*batch dim"]) -> Bool[Tensor, "*batch"]:
         """The points of the support; every finite one without."""
+        check_floats("y", y, "*batch dim")
         return self._support(y).contains(y)
 
     def log_kernel(
         self, y: Float[Tensor, "*batch dim"], center: Float[Tensor, "*batch dim"]
     ) -> Float[Tensor, "*batch"]:
         """The kernel of the support: `-r^2 / (2 scale^2)`, or `(cos r - 1) / scale^2` on the sphere."""
+        check_floats("y", y, "*batch dim")
         return self._support(y).log_kernel(y, center, float(self.scale))
 
     def cells(self, points: Float[Tensor, "*batch hypotheses dim"]) -> Cells:
         """The cells, and the mass of the kernel in them."""
+        check_floats("points", points, "*batch hypotheses dim")
         dim = points.shape[-1]
         limit = MOST_VOLUME ** (1 / (dim + 1))
         check_number(f"scale of a Gaussian in {dim} dimensions", self.scale, 1 / limit, limit)

@@ -9,7 +9,14 @@ from jaxtyping import Float
 from torch import Tensor
 from torch.distributions import Distribution, constraints
 
-from torchmcl.errors import check_callable, check_coordinates, check_generator, check_integer, check_sizes
+from torchmcl.errors import (
+    check_broadcast,
+    check_callable,
+    check_coordinates,
+    check_generator,
+    check_integer,
+    check_sizes,
+)
 from torchmcl.hypotheses import Hypotheses, check_hypotheses
 from torchmcl.voronoi._cells import Cells
 from torchmcl.voronoi.estimates import Estimate
@@ -113,6 +120,7 @@ class VoronoiMixture(Distribution):
         """
         points = self.hypotheses.points.detach()
         check_coordinates("value", value, self.hypotheses.dim, "hypotheses have")
+        check_broadcast("value", value, self.batch_shape, "hypotheses have")
         cell = self.hypotheses.cells(value, self.law.distance)
         y = value.expand(*cell.shape, value.shape[-1])
         center = (

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from torchmcl.distances import Distance, euclidean, great_circle
 from torchmcl.errors import (
+    check_broadcast,
     check_coordinates,
     check_floats,
     check_generator,
@@ -181,6 +182,7 @@ class Box:
         self, y: Float[Tensor, "*batch dim"], center: Float[Tensor, "*batch dim"], scale: float
     ) -> Float[Tensor, "*batch"]:
         """The Gaussian, `-|y - center|^2 / (2 scale^2)`."""
+        _check_kernel(y, center, scale, self.dim)
         return _gaussian(euclidean(y, center), scale)
 
     def cells(self, points: Float[Tensor, "*batch hypotheses dim"], scale: float = math.inf) -> Cells:
@@ -272,6 +274,7 @@ class Sphere:
         self, y: Float[Tensor, "*batch 2"], center: Float[Tensor, "*batch 2"], scale: float
     ) -> Float[Tensor, "*batch"]:
         """The von Mises-Fisher kernel, `(cos r - 1) / scale^2` for the angle r."""
+        _check_kernel(y, center, scale, self.dim)
         return _gaussian(2 * torch.sin(great_circle(y, center) / 2), scale)
 
     def cells(self, points: Float[Tensor, "*batch hypotheses 2"], scale: float = math.inf) -> Cells:
@@ -346,6 +349,7 @@ class Space:
         self, y: Float[Tensor, "*batch dim"], center: Float[Tensor, "*batch dim"], scale: float
     ) -> Float[Tensor, "*batch"]:
         """The Gaussian, `-|y - center|^2 / (2 scale^2)`."""
+        _check_kernel(y, center, scale, self.dim)
         return _gaussian(euclidean(y, center), scale)
 
     def cells(self, points: Float[Tensor, "*batch hypotheses dim"], scale: float = math.inf) -> Cells:
@@ -374,7 +378,25 @@ def _euclidean_cells(
 
 
 def _gaussian(radius: Tensor, scale: float) -> Tensor:
-    return -(radius / scale).square() / 2
+    return -(radius / float(scale)).square() / 2
+
+
+def _check_kernel(y: Tensor, center: Tensor, scale: float, dim: int) -> None:
+    check_pair(y, center, dim)
+    check_number("scale", scale, 0, open_low=True)
+
+
+def check_pair(y: Tensor, center: Tensor, dim: int) -> None:
+    """Raise unless points and centers have that many coordinates and batch axes that fit.
+
+    Args:
+        y: Points `(*batch, dim)`.
+        center: `(*batch, dim)`.
+        dim: The number of coordinates of the support.
+    """
+    check_coordinates("y", y, dim, "the support has")
+    check_coordinates("center", center, dim, "the support has")
+    check_broadcast("center", center, y.shape[:-1], "y has")
 
 
 def _numbers(name: str, value: Numbers) -> tuple[float, ...]:
