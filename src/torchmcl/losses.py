@@ -248,7 +248,7 @@ def pit_loss(
             f"targets must be {tuple(points.shape)}, one for each slot, got {tuple(targets.shape)}"
         )
     check_floats("activity_logits", activity_logits)
-    check_shape("activity_logits", activity_logits, points.shape[:-1])
+    check_shape("activity_logits", activity_logits, points.shape[:-1], "for these points")
     geometry, active = cost_matrix(points, targets, active, distance=distance)
     geometry = geometry * active[..., None]
     logits = activity_logits[..., None, :]
