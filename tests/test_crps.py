@@ -127,7 +127,7 @@ def test_vmap_equals_a_batch(kernel):
 
 @pytest.mark.parametrize("kernel", ["gaussian", "laplace"])
 def test_a_large_batch_takes_bounded_memory(kernel, monkeypatch):
-    """In parts it is what it is at once; 65,536 x 40 x 40 pairs in float32 would take 0.4 GB for each buffer."""
+    """In parts it is what it is at once; all pairs at once would take more than 2 GB."""
     points, logits, widths, y = mixture(11, 6, 2, 6)
     inputs = [points, logits, widths]
     whole = mixture_energy_loss(Hypotheses(points, logits, widths=widths), y, kernel=kernel)
@@ -145,7 +145,7 @@ def test_a_large_batch_takes_bounded_memory(kernel, monkeypatch):
     mixture_energy_loss(
         Hypotheses(points, widths=widths), torch.randn(65_536, 1, 1), kernel=kernel
     ).backward()
-    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 500_000
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 1_000_000
 
 
 @pytest.mark.parametrize(("draws", "kernel"), [(2, "gaussian"), (3, "laplace"), (5, "student"), (2, "vmf")])

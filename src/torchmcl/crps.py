@@ -262,14 +262,12 @@ class _GaussianCRPS(ScoreFunction):
 
 
 def _gaussian_block(x: Tensor, widths: Tensor, probs: Tensor, y: Tensor) -> tuple[Tensor, ...]:
-    """The scores of a block `(n, hypotheses)`, and their derivatives in points, widths, probabilities and targets.
+    """The scores of a block `(hypotheses, n)`, and their derivatives in points, widths, probabilities and targets.
 
     Targets are hypotheses of width 0: one pass over `(hypotheses + targets) x hypotheses` pairs is enough. With
     `A(d, v) = d A_d + 2 v A_v`, both derivatives of `E|N(d, v)|` come with its value.
     """
-    # The batch comes last: its axis is long, those of hypotheses and targets are short.
-    x, widths, p, y = (each.T.contiguous() for each in (x, widths, probs, y))
-    k, square = len(x), widths.square()
+    p, k, square = probs, len(x), widths.square()
     gap = torch.cat([x, y])[:, None] - x
     variance = torch.cat([square, torch.zeros_like(y)])[:, None] + square
     rate = variance.clamp(min=torch.finfo(variance.dtype).tiny).rsqrt()
@@ -282,8 +280,4 @@ def _gaussian_block(x: Tensor, widths: Tensor, probs: Tensor, y: Tensor) -> tupl
     in_x = -p * (by_gap[k:] + (by_gap[:k] * p).sum(1))
     in_widths = 2 * widths * p * (by_variance[k:] - (by_variance[:k] * p).sum(1))
     in_probs = value[k:] - reach
-    return (
-        score.T,
-        *(each.permute(2, 0, 1) for each in (in_x, in_widths, in_probs)),
-        (by_gap[k:] * p).sum(1).T,
-    )
+    return score, in_x, in_widths, in_probs, (by_gap[k:] * p).sum(1)

@@ -13,7 +13,7 @@ from torchmcl.hypotheses import Hypotheses, check_hypotheses
 
 __all__ = ["energy_loss", "energy_score"]
 
-BLOCK = 2**16
+BLOCK = 2**18
 """Batches are cut so that no buffer of pairs holds more numbers: it stays in the cache, and memory is bounded."""
 
 
@@ -141,15 +141,19 @@ class ScoreFunction(torch.autograd.Function):
 
     @staticmethod
     @torch.autograd.function.once_differentiable
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, ...]:
-        *parts, in_targets = ctx.saved_tensors
-        each = gradients[0]
-        found = []
-        for part in parts:
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
+        each, targets = gradients[0], gradients[0].ndim - 1
+        found: list[Tensor | None] = []
+        for part, needed in zip(ctx.saved_tensors, ctx.needs_input_grad, strict=True):
             weight = each.reshape(*each.shape, *(1 for _ in part.shape[each.ndim :]))
-            found.append((weight * part).sum(each.ndim - 1))
-        found.append(each.reshape(*each.shape, *(1 for _ in in_targets.shape[each.ndim :])) * in_targets)
-        return tuple(found)
+            found.append(weight * part if needed else None)
+        *parts, in_targets = found
+        return (*(part if part is None else _over(part, targets) for part in parts), in_targets)
+
+
+def _over(part: Tensor, axis: int) -> Tensor:
+    """The sum over an axis, which for a single target, the usual case, costs nothing."""
+    return part.squeeze(axis) if part.shape[axis] == 1 else part.sum(axis)
 
 
 class _PointEnergy(ScoreFunction):
@@ -166,36 +170,42 @@ class _PointEnergy(ScoreFunction):
 
 
 def _point_block(points: Tensor, probs: Tensor, targets: Tensor) -> tuple[Tensor, ...]:
-    """The scores of a block `(n, hypotheses, dim)`, and their derivatives in points, probabilities and targets."""
-    # The batch comes last: its axis is long, those of hypotheses are short; coordinates are taken one by one.
-    p, k = probs.T.contiguous(), probs.shape[-1]
-    places = torch.cat([points, targets], 1).permute(2, 1, 0).contiguous()
+    """The scores of a block `(hypotheses, dim, n)`, and their derivatives in points, probabilities and targets."""
+    p, k = probs, len(probs)
+    # Coordinates are taken one by one: that axis is short.
+    places = torch.cat([points, targets]).unbind(1)
     apart = [place[:, None] - place[:k] for place in places]
-    square = apart[0] * apart[0]
+    # Where points coincide all differences are 0, whatever they are divided by: the least number keeps that finite.
+    square = torch.addcmul(p.new_tensor(torch.finfo(p.dtype).tiny), apart[0], apart[0])
     for each in apart[1:]:
         square.addcmul_(each, each)
-    # Where points coincide all differences are 0, whatever they are divided by.
-    rate = square.clamp(min=torch.finfo(square.dtype).tiny).rsqrt_()
-    length, unit = square[k:] * rate[k:], torch.stack([each[k:] * rate[k:] for each in apart])
+    rate = square.rsqrt()
+    length, unit = square[k:] * rate[k:], torch.stack([each[k:] * rate[k:] for each in apart], 2)
     pull = rate[:k].mul_(p)
-    reach, force = square[:k].mul_(pull).sum(1), torch.stack([each[:k].mul_(pull).sum(1) for each in apart])
+    reach, force = (
+        square[:k].mul_(pull).sum(1),
+        torch.stack([each[:k].mul_(pull).sum(1) for each in apart], 1),
+    )
     score = (p * length).sum(1) - (p * reach).sum(0) / 2
-    in_points = (unit + force[:, None]).mul_(-p)
-    return (
-        score.T, in_points.permute(3, 1, 2, 0), (length - reach).permute(2, 0, 1), (unit * p).sum(2).permute(2, 1, 0)
-    )  # fmt: skip
+    in_points = (unit + force).mul_(-p[:, None])
+    return score, in_points, length - reach, (unit * p[:, None]).sum(1)
 
 
 def in_blocks(
     score: Callable[..., tuple[Tensor, ...]], inputs: tuple[Tensor, ...], batch: torch.Size, pairs: int
 ) -> tuple[Tensor, ...]:
-    """The outputs of `score`, a function of `(n, ...)`, for any batch axes, in blocks, in float32 at least."""
+    """The outputs of `score` for any batch axes, in blocks, in float32 at least.
+
+    `score` is a function of tensors `(..., n)`: the batch comes last, its axis is long, the others are short.
+    """
     n, dtype = batch.numel(), inputs[0].dtype
     enough = torch.promote_types(dtype, torch.float32)
-    flat = tuple(each.reshape(n, *each.shape[len(batch) :]).to(enough) for each in inputs)
-    parts = [score(*part) for part in blocks(flat, pairs)]
-    joined = parts[0] if len(parts) == 1 else tuple(map(torch.cat, zip(*parts, strict=True)))
-    return tuple(each.reshape(*batch, *each.shape[1:]).to(dtype) for each in joined)
+    last = (
+        each.reshape(n, *each.shape[len(batch) :]).to(enough).movedim(0, -1).contiguous() for each in inputs
+    )
+    parts = [score(*part) for part in blocks(tuple(last), pairs, axis=-1)]
+    joined = parts[0] if len(parts) == 1 else (torch.cat(each, -1) for each in zip(*parts, strict=True))
+    return tuple(each.movedim(-1, 0).reshape(*batch, *each.shape[:-1]).to(dtype) for each in joined)
 
 
 def batch_first(info: Any, in_dims: tuple[int | None, ...], inputs: tuple[Tensor, ...]) -> list[Tensor]:
@@ -206,7 +216,9 @@ def batch_first(info: Any, in_dims: tuple[int | None, ...], inputs: tuple[Tensor
     ]
 
 
-def blocks(tensors: tuple[Tensor, ...], pairs: int, limit: int | None = None) -> Iterator[tuple[Tensor, ...]]:
-    """The tensors cut along their first axis, so that items of `pairs` numbers stay within `limit`, or `BLOCK`."""
+def blocks(
+    tensors: tuple[Tensor, ...], pairs: int, limit: int | None = None, axis: int = 0
+) -> Iterator[tuple[Tensor, ...]]:
+    """The tensors cut along `axis`, so that items of `pairs` numbers stay within `limit`, or `BLOCK`."""
     size = max(1, (limit or BLOCK) // pairs)
-    return zip(*(tensor.split(size) for tensor in tensors), strict=True)
+    return zip(*(tensor.split(size, axis) for tensor in tensors), strict=True)
