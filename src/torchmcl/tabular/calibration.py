@@ -19,7 +19,7 @@ __all__ = ["Calibration", "calibrate"]
 Array = NDArray[np.float64]
 PART = 0.5
 """The part of the extrapolation from pairs to all members that is made."""
-DRAWS, ROWS_AT_ONCE = 512, 1024
+DRAWS, ROWS_AT_ONCE = 512, 32
 """Draws that tell the probability of a region, and rows whose draws are in memory at once."""
 
 

@@ -14,6 +14,7 @@ from torchmcl.energy import energy_score
 from torchmcl.hypotheses import Hypotheses
 from torchmcl.likelihood import likelihood_loss, log_likelihood
 from torchmcl.losses import mcl_loss, rmcl_loss, transport_loss
+from torchmcl.tabular.mixture_loss import gaussian_mixture_loss
 from torchmcl.transport import emd, oracle_error
 
 __all__ = ["LOSSES", "Objective", "energy", "winner"]
@@ -88,6 +89,9 @@ class _Items:
 
 
 def _energy_loss(hypotheses: Hypotheses, targets: Tensor, active: Tensor | None) -> Tensor:
+    if hypotheses.dim == 1:
+        assert active is not None
+        return gaussian_mixture_loss(hypotheses, targets, active.to(targets), IN_LOSS)
     likelihood = likelihood_loss(hypotheses, targets, active)
     return mixture_energy_loss(hypotheses, targets, active) + IN_LOSS * likelihood
 
@@ -98,6 +102,8 @@ def _energy_score(hypotheses: Hypotheses, targets: Tensor, active: Tensor) -> tu
 
 def _weighted_energy_loss(hypotheses: Hypotheses, targets: Tensor, active: Tensor | None) -> Tensor:
     assert active is not None
+    if hypotheses.dim == 1:
+        return gaussian_mixture_loss(hypotheses, targets[..., :1], active * targets[..., -1], IN_LOSS)
     weight = targets[..., 0, -1] * active.sum(-1)
     return (weight * _item_scores(hypotheses, targets[..., :-1], active, IN_LOSS)).sum() / weight.sum()
 

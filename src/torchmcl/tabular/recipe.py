@@ -2,6 +2,7 @@
 
 import copy
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,7 @@ from torchmcl.likelihood import log_likelihood
 from torchmcl.tabular.members import SCORED_AT_ONCE, Folds, KeepBestMembers, MemberBatches
 from torchmcl.tabular.network import Readout, SeparateMembers, StackedMembers, start_points
 from torchmcl.tabular.objectives import Objective, energy, winner
-from torchmcl.training import Hardware, Optimization, cosine, fit
+from torchmcl.training import Hardware, Loss, Optimization, cosine, fit
 
 __all__ = ["MEMBERS", "Problem", "Trained", "batch_size_for", "epochs_for", "own_networks", "train_members"]
 
@@ -111,12 +112,13 @@ def train_members(
     readout = _readout(settings, problem.targets.shape[-1])
     held = _held_out(problem, folds, validation)
     batches = _batches(problem, folds, objective, settings.batch_size, seed)
-    keep = KeepBestMembers(objective.score, settings.patience)
+    checks = None if held is None else held.batches(objective.weighted)
+    keep = [] if checks is None else [KeepBestMembers(objective.score, settings.patience, (batches, checks))]
     fitted = fit(
         lambda: _network(settings, problem, folds.members, readout),
-        objective.loss,
+        partial(_shared_loss, objective.loss, folds.members),
         batches,
-        None if held is None else held.batches(objective.weighted),
+        checks,
         seed=seed,
         optimization=Optimization(
             epochs=settings.max_epochs or epochs_for(folds.train.shape[1]),
@@ -128,7 +130,7 @@ def train_members(
             block=min(len(batches), LARGEST_BLOCK),
         ),
         hardware=Hardware(accelerator=settings.device),
-        callbacks=[keep] if held else [],
+        callbacks=keep,
         **options,
     )
     network = fitted.network
@@ -136,8 +138,9 @@ def train_members(
         return Trained(network, _no_factors(settings, problem, folds.members), fitted.epochs, (), None)
     hypotheses = held.answers(network)
     factors = _factors(hypotheses, held, settings.loss == "energy")
-    best = tuple(keep.best.tolist()) if keep.best is not None else ()
-    return Trained(network, factors, fitted.epochs, best, with_widths(hypotheses, factors))
+    return Trained(
+        network, factors, fitted.epochs, tuple(keep[0].best.tolist()), with_widths(hypotheses, factors)
+    )
 
 
 def with_widths(hypotheses: Hypotheses, factors: Tensor) -> Hypotheses:
@@ -147,6 +150,14 @@ def with_widths(hypotheses: Hypotheses, factors: Tensor) -> Hypotheses:
     if hypotheses.widths is not None:
         widths = widths * hypotheses.widths
     return Hypotheses(hypotheses.points, hypotheses.logits, hypotheses.link, widths)
+
+
+def _shared_loss(
+    loss: Loss, members: int, hypotheses: Hypotheses, targets: Tensor, active: Tensor | None
+) -> Tensor:
+    """The loss over the members that still learn, in which each has the share that it had among all."""
+    whole = loss(hypotheses, targets, active)
+    return whole if len(targets) == members else whole * (len(targets) / members)
 
 
 @dataclass(frozen=True, eq=False)
