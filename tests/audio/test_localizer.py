@@ -278,3 +278,13 @@ def test_files_of_a_person_are_not_replaced(tmp_path):
     localize([tmp_path / "x.wav"], tmp_path, overwrite=True)
     assert (tmp_path / "x.csv").read_text() != "precious"
     localize([tmp_path / "x.wav"], tmp_path)
+
+
+def test_a_boastful_rate_is_refused_before_filters_are_made_for_it(tmp_path):
+    path = tmp_path / "boast.wav"
+    soundfile.write(path, np.zeros((100, 4)), 16000)
+    content = bytearray(path.read_bytes())
+    content[24:28] = b"\xff" * 4
+    path.write_bytes(content)
+    with pytest.raises(UserError, match="4294967295 Hz, must be"):
+        detect_convention(path)

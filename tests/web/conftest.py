@@ -3,12 +3,15 @@
 import io
 import time
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import soundfile
+from benchmarks.uploads import served as start_server
+from benchmarks.uploads.client import Client
 from fastapi.testclient import TestClient
 
 from torchmcl.web.limits import Limits
@@ -24,6 +27,26 @@ def client() -> Iterator[TestClient]:
     """A client of a running server."""
     with TestClient(create_app(LIMITS), base_url="http://127.0.0.1") as made:
         yield made
+
+
+@dataclass(frozen=True)
+class Server:
+    """`torchmcl serve` in a process of its own, with its temporary files in `folder`."""
+
+    client: Client
+    folder: Path
+
+    @property
+    def address(self) -> str:
+        return f"http://127.0.0.1:{self.client.port}"
+
+
+@pytest.fixture(scope="session")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """One for all tests of this folder that a worker runs."""
+    folder = tmp_path_factory.mktemp("serve")
+    with start_server(folder) as (client, _):
+        yield Server(client, folder)
 
 
 def sound(channels: int = 4, seconds: float = 1.0, rate: int = 16000, form: str = "WAV") -> bytes:

@@ -1,13 +1,19 @@
 """The server through its API: what it accepts, what it refuses, and what it leaves behind."""
 
+import asyncio
 import re
 import struct
 import time
 
 import pytest
+from fastapi.testclient import TestClient
 
+from torchmcl.errors import UserError
+from torchmcl.web import tables
+from torchmcl.web.guard import LOCAL_HOSTS
 from torchmcl.web.limits import Limits
-from torchmcl.web.uploads import display_name
+from torchmcl.web.server import create_app
+from torchmcl.web.uploads import display_name, receive
 from web.conftest import finished, root, sound
 
 
@@ -90,6 +96,44 @@ def test_the_page_itself_may_ask(client):
     assert client.get("/api/limits", headers=own).status_code == 200
 
 
+def test_a_reverse_proxy_passes_its_own_name_on():
+    hosts = (*LOCAL_HOSTS, "sounds.example.org")
+    with TestClient(create_app(hosts=hosts), base_url="http://127.0.0.1") as client:
+        for host in ("sounds.example.org", "sounds.example.org:8443"):
+            own = {"host": host, "origin": f"https://{host}", "sec-fetch-site": "same-origin"}
+            assert client.get("/api/limits", headers=own).status_code == 200
+            assert (
+                client.get("/api/limits", headers={**own, "origin": "https://evil.example"}).status_code
+                == 403
+            )
+        assert client.get("/api/limits", headers={"host": "other.example.org"}).status_code == 403
+
+
+def test_a_table_that_unpacks_to_billions_of_cells_is_refused(tmp_path, monkeypatch):
+    pytest.importorskip("pyarrow")
+    pandas = pytest.importorskip("pandas")
+    pandas.DataFrame({"a": [0.0] * 1000, "y": [1.0] * 1000}).to_parquet(tmp_path / "bomb.parquet")
+    monkeypatch.setattr(tables, "CELLS", 1999)
+    with pytest.raises(UserError, match="1,000 rows of 2 columns"):
+        tables.analyze_table(tmp_path / "bomb.parquet", tmp_path, ["y"])
+
+
+def test_an_analysis_has_bounded_memory():
+    small = Limits(analysis_bytes=2**20)
+    with TestClient(create_app(small), base_url="http://127.0.0.1") as client:
+        status = finished(client, client.post("/api/recordings?name=a.wav", content=sound(seconds=0.5)))
+    assert status["state"] == "failed"
+    assert "memory" in status["message"]
+
+
+def test_a_full_disk_is_told_in_a_sentence(tmp_path):
+    async def parts():
+        yield b"x"
+
+    with pytest.raises(UserError, match="could not keep the file"):
+        asyncio.run(receive(parts(), tmp_path / "no such folder" / "upload", Limits()))
+
+
 def test_no_path_leads_out_of_the_results(client):
     status = finished(client, client.post("/api/recordings?name=a.wav", content=sound(seconds=0.5)))
     for name in (
@@ -147,7 +191,7 @@ def test_limits_are_positive():
 def test_every_file_of_the_page_is_there(client):
     page = client.get("/")
     assert "default-src 'self'" in page.headers["content-security-policy"]
-    for name in ("style.css", "viewer.js", "app.js", "docs.js", "recorder.js"):
+    for name in ("style.css", "viewer.js", "app.js", "live.js", "docs.js", "recorder.js"):
         assert client.get(f"/static/{name}").status_code == 200
     assert client.get("/docs").status_code == 200
     assert "/api/analyses/{id}" in client.get("/openapi.json").json()["paths"]

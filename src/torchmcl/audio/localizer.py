@@ -284,6 +284,7 @@ def detect_convention(path: str | Path) -> DetectedConvention:
         The convention with its confidence; AmbiX where none is sure.
     """
     read, total, rate = read_file(path)
+    check_rate(rate, f"{path}: the sample rate")
     detector = ConventionDetector(rate)
     step = round(BLOCK * rate)
     for start in range(0, total, step):

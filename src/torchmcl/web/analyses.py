@@ -15,7 +15,7 @@ from typing import Any, Literal
 
 from torchmcl.errors import UserError
 from torchmcl.web.limits import Limits
-from torchmcl.web.work import perform
+from torchmcl.web.work import perform, prepare
 
 __all__ = ["Analyses", "Analysis", "State"]
 
@@ -85,13 +85,14 @@ class Analyses:
         self.known: dict[str, Analysis] = {}
         self.queue: asyncio.Queue[Analysis] = asyncio.Queue()
         self.processes = multiprocessing.get_context("forkserver")
-        self.processes.set_forkserver_preload(["torchmcl.web.work"])
+        self.processes.set_forkserver_preload(["torchmcl.web.work", "matplotlib.backends.backend_agg"])
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
         """Process the queue while the block runs; everything is removed afterwards."""
         tasks = [asyncio.create_task(self._work()) for _ in range(self.limits.running)]
         tasks.append(asyncio.create_task(self._clean()))
+        tasks.append(asyncio.create_task(asyncio.to_thread(self._prepare)))
         try:
             yield
         finally:
@@ -103,9 +104,14 @@ class Analyses:
             for identifier in list(self.known):
                 self._remove(identifier)
 
+    @property
+    def busy(self) -> int:
+        """Analyses that run or wait."""
+        return sum(not each.ended for each in self.known.values())
+
     def open(self, kind: str, name: str, options: Mapping[str, str]) -> Analysis:
         """A new analysis with its folder, not yet in the queue; a `UserError` where too many wait already."""
-        if sum(not each.ended for each in self.known.values()) >= self.limits.waiting + self.limits.running:
+        if self.busy >= self.limits.waiting + self.limits.running:
             raise UserError("the server is busy; try again in a minute")
         identifier = secrets.token_urlsafe(16)
         folder = self.root / identifier
@@ -143,12 +149,19 @@ class Analyses:
             analysis.state = "running"
             await asyncio.to_thread(self._process, analysis)
 
+    def _prepare(self) -> None:
+        """Import what analyses need before the first one comes: it takes seconds."""
+        process = self.processes.Process(target=prepare, daemon=True)
+        process.start()
+        process.join()
+
     def _process(self, analysis: Analysis) -> None:
         """Run the analysis to its end, or kill its process when it is cancelled or takes too long."""
         receiver, sender = self.processes.Pipe(duplex=False)
         process = self.processes.Process(
             target=perform,
             args=(analysis.kind, analysis.name, str(analysis.folder), dict(analysis.options), sender),
+            kwargs={"most_bytes": self.limits.analysis_bytes},
             daemon=True,
         )
         process.start()
@@ -163,7 +176,8 @@ class Analyses:
             process.join()
             process.close()
             receiver.close()
-            shutil.rmtree(analysis.folder / "source", ignore_errors=True)
+            done = analysis.state == "done"
+            shutil.rmtree(analysis.folder / "source" if done else analysis.folder, ignore_errors=True)
 
     async def _clean(self) -> None:
         """Cancel what nobody waits for any more, and remove what nobody has asked for."""

@@ -30,6 +30,7 @@ class Limits:
         running: Analyses at the same time, each in a process of its own.
         waiting: Analyses that wait for their turn.
         analysis_seconds: The longest time that an analysis may take.
+        analysis_bytes: The largest memory that an analysis may take.
         lease_seconds: An analysis whose progress nobody asks for is cancelled after this time.
         keep_seconds: Results are removed when nobody has asked for them for this time.
         live: Pages that follow live sound at the same time.
@@ -42,6 +43,7 @@ class Limits:
     running: int = 2
     waiting: int = 32
     analysis_seconds: float = 1800.0
+    analysis_bytes: int = 4 * 2**30
     lease_seconds: float = 20.0
     keep_seconds: float = 900.0
     live: int = 32

@@ -11,6 +11,7 @@ from typing import Annotated, Any, Literal
 
 from fastapi import FastAPI, HTTPException, Query, Request, WebSocket
 from fastapi.responses import FileResponse, HTMLResponse, JSONResponse, Response
+from starlette.requests import ClientDisconnect
 
 import torchmcl
 from torchmcl.errors import UserError
@@ -18,7 +19,7 @@ from torchmcl.web.analyses import Analyses, Analysis
 from torchmcl.web.guard import LOCAL_HOSTS, Guard
 from torchmcl.web.limits import Limits, media_type
 from torchmcl.web.live import Live, LiveSource
-from torchmcl.web.uploads import check_length, display_name, receive
+from torchmcl.web.uploads import check_length, disk_name, display_name, receive
 from torchmcl.web.work import KINDS, example_recording
 
 __all__ = ["create_app", "serve"]
@@ -73,6 +74,7 @@ def create_app(
     app.state.live = None if live is None else Live(live.command, bounds.live)
     app.add_middleware(Guard, hosts=hosts)
     app.add_exception_handler(UserError, _refuse)
+    app.add_exception_handler(ClientDisconnect, _part)
     _add_pages(app)
     _add_api(app, bounds)
     if live is not None:
@@ -123,6 +125,11 @@ async def _refuse(request: Request, error: Exception) -> Response:
     return JSONResponse({"error": str(error)}, status_code=400)
 
 
+async def _part(request: Request, error: Exception) -> Response:
+    """Nobody is there to read it: a sender that hangs up is no error of the server."""
+    return Response(status_code=400)
+
+
 def _add_pages(app: FastAPI) -> None:
     static = files("torchmcl.web") / "static"
 
@@ -144,12 +151,13 @@ def _add_pages(app: FastAPI) -> None:
 
 def _add_api(app: FastAPI, limits: Limits) -> None:
     @app.get("/api/limits")
-    async def show_limits() -> dict[str, Any]:
-        """What the server accepts."""
+    async def show_limits(request: Request) -> dict[str, Any]:
+        """What the server accepts, and how many analyses run or wait."""
         return {
             "doors": [*KINDS, *(["live"] if app.state.live else [])],
             "upload_bytes": limits.upload_bytes,
             "lease_seconds": limits.lease_seconds,
+            "busy": _analyses(request).busy,
         }
 
     @app.post("/api/example", status_code=202)
@@ -249,9 +257,7 @@ async def _body(request: Request, analyses: Analyses, analysis: Analysis) -> Asy
 
 
 def _source(analysis: Analysis) -> Path:
-    """Where the upload goes: its name is ours, but for a known ending."""
-    known = (".wav", ".flac", ".aiff", ".aif", ".caf", ".w64", ".csv", ".tsv", ".parquet", ".txt", ".ndjson")
-    ending = Path(analysis.name).suffix.lower()
+    """Where the upload goes."""
     folder = analysis.folder / "source"
     folder.mkdir()
-    return folder / f"upload{ending if ending in known else ''}"
+    return folder / disk_name(analysis.name)

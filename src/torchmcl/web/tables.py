@@ -9,6 +9,9 @@ from torchmcl.tabular.command import FitSettings, fit_table, predict_table
 
 __all__ = ["analyze_table", "predict_rows"]
 
+CELLS = 50_000_000
+"""Of a table at most: a Parquet file of some kilobytes can hold billions."""
+
 
 def analyze_table(
     source: Path,
@@ -26,6 +29,7 @@ def analyze_table(
     """
     if not any(targets):
         raise UserError("target is missing: name the column to predict")
+    _check_cells(source)
     progress(0.05)
     model = results / "model"
     fit_table(FitSettings(str(source), tuple(targets)), model, progress=False)
@@ -45,5 +49,24 @@ def predict_rows(
         model: The folder of the model.
         progress: Called with the share that is done.
     """
+    _check_cells(source)
     predict_table(model, source, results / "predictions.csv", 0.9, lambda remark: None)
     progress(1.0)
+
+
+def _check_cells(source: Path) -> None:
+    """Refuse a Parquet file by what it announces, before anything of it is unpacked."""
+    if source.suffix != ".parquet":
+        return
+    import pyarrow.parquet
+    from pyarrow.lib import ArrowException
+
+    try:
+        about = pyarrow.parquet.read_metadata(source)
+    except ArrowException:
+        return  # broken in another way, which reading it tells
+    if about.num_rows * about.num_columns > CELLS:
+        raise UserError(
+            f"{source}: has {about.num_rows:,} rows of {about.num_columns:,} columns; "
+            f"at most {CELLS:,} cells are accepted"
+        )

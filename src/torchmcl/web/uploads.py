@@ -1,6 +1,7 @@
 """Uploads: streamed to a file, bounded in size, duration and pauses."""
 
 import asyncio
+import re
 import shutil
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -8,7 +9,9 @@ from pathlib import Path
 from torchmcl.errors import UserError
 from torchmcl.web.limits import Limits
 
-__all__ = ["check_length", "display_name", "receive"]
+__all__ = ["check_length", "disk_name", "display_name", "receive"]
+
+ENDINGS = (".wav", ".flac", ".aiff", ".aif", ".caf", ".w64", ".csv", ".tsv", ".parquet", ".txt", ".ndjson")
 
 RESERVE = 256 * 2**20
 """Bytes that stay free on the disk."""
@@ -55,6 +58,8 @@ async def receive(stream: AsyncIterator[bytes], path: Path, limits: Limits) -> i
         raise UserError(
             f"the upload was too slow: it may take {limits.upload_seconds:g} s, and pause for {limits.idle_seconds:g} s"
         ) from None
+    except OSError as error:
+        raise UserError(f"the server could not keep the file ({error.strerror})") from None
     if size == 0:
         raise UserError("the file is empty")
     return size
@@ -71,6 +76,20 @@ def display_name(name: str) -> str:
     last = name.replace("\\", "/").rsplit("/", 1)[-1]
     kept = "".join(letter for letter in last if letter.isprintable()).strip(". ")
     return kept[-100:] or "upload"
+
+
+def disk_name(name: str) -> str:
+    """What a file of that display name is called on the disk: letters, digits and a known ending.
+
+    >>> disk_name("my <img> houses.CSV")
+    'my _img_ houses.csv'
+    >>> disk_name("..php")
+    'upload'
+    """
+    ending = Path(name).suffix.lower()
+    stem = Path(name).stem if ending in ENDINGS else ""
+    kept = re.sub(r"[^A-Za-z0-9_\- ]", "_", stem)[:60].strip(" _-")
+    return f"{kept or 'upload'}{ending if ending in ENDINGS else ''}"
 
 
 async def _next(parts: AsyncIterator[bytes], seconds: float) -> bytes:

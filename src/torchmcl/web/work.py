@@ -1,6 +1,7 @@
 """What an analysis does, in a process of its own: it reads one upload and writes the files of a result."""
 
 import json
+import resource
 import sys
 import traceback
 from collections.abc import Callable, Mapping
@@ -13,9 +14,11 @@ import torch
 from torchmcl.errors import UserError
 from torchmcl.web.recordings import analyze_recording
 
-__all__ = ["KINDS", "example_recording", "perform"]
+__all__ = ["KINDS", "example_recording", "perform", "prepare"]
 
 Progress = Callable[[float], None]
+
+TOO_LARGE = "the file is too large for the memory that an analysis may take"
 
 
 def example_recording() -> Path:
@@ -23,7 +26,19 @@ def example_recording() -> Path:
     return Path(str(files("torchmcl.web") / "static" / "example.flac"))
 
 
-def perform(kind: str, name: str, folder: str, options: Mapping[str, str], sender: Connection) -> None:
+def prepare() -> None:
+    """Do nothing: the process that all others are forked from is there once this has run."""
+
+
+def perform(
+    kind: str,
+    name: str,
+    folder: str,
+    options: Mapping[str, str],
+    sender: Connection,
+    *,
+    most_bytes: int = resource.RLIM_INFINITY,
+) -> None:
     """Do the work of one analysis and tell how it ends.
 
     Args:
@@ -32,12 +47,14 @@ def perform(kind: str, name: str, folder: str, options: Mapping[str, str], sende
         folder: Holds the upload in `source`; the outputs go to `results`.
         options: Options of the analysis.
         sender: Takes pairs of a state and a value as JSON: `progress` and a share, `done`, or `failed` and a sentence.
+        most_bytes: Memory that this process may take from now on.
     """
 
     def tell(state: str, value: float | str = "") -> None:
         sender.send_bytes(json.dumps([state, value]).encode())
 
     torch.set_num_threads(1)
+    resource.setrlimit(resource.RLIMIT_DATA, (most_bytes, most_bytes))
     place = Path(folder)
     try:
         [source] = (place / "source").iterdir()
@@ -45,10 +62,13 @@ def perform(kind: str, name: str, folder: str, options: Mapping[str, str], sende
         tell("done")
     except (UserError, ValueError) as error:
         # The upload has a name of ours on the disk; its owner knows it by another.
-        tell("failed", str(error).replace(str(place / "source"), "").replace("/upload", name))
+        tell("failed", str(error).replace(str(source), name))
     except MemoryError:
-        tell("failed", "the file is too large for the memory of the server")
-    except Exception:
+        tell("failed", TOO_LARGE)
+    except Exception as error:
+        if isinstance(error, RuntimeError) and "allocate memory" in str(error):  # as torch says it
+            tell("failed", TOO_LARGE)
+            return
         traceback.print_exc(file=sys.stderr)
         tell("failed", "the analysis failed; the log of the server says why")
 

@@ -3,6 +3,7 @@
 const $ = (id) => document.getElementById(id);
 const DOORS = ["live", "recordings", "tables", "tracks"];
 let viewer = null, current = null, table = null, live = null, largest = Infinity;
+let shown = "";  // the door whose result is on the page
 
 async function call(method, path, body) {
   const answer = await fetch(path, { method, body });
@@ -86,7 +87,8 @@ async function abandon() {
 async function show(status) {
   const base = `api/analyses/${status.id}/files/`;
   if (viewer) { viewer.close(); viewer = null; }
-  $("result").hidden = false;
+  shown = status.kind;
+  door(shown);
   $("preview").replaceChildren();
   $("result-name").textContent = status.name;
   $("predict").hidden = status.kind !== "tables";
@@ -133,7 +135,9 @@ function door(name) {
     $(`tab-${each}`).setAttribute("aria-selected", String(each === name));
     $(`tab-${each}`).tabIndex = each === name ? 0 : -1;
   }
+  $("result").hidden = shown !== name;
   if (live) live.viewer.fresh = true;
+  if (viewer && shown === name) viewer.draw();
 }
 
 function tabs() {

@@ -85,7 +85,7 @@ class Viewer {
 
   trackText(track) {
     const first = track.points[0], last = track.points[track.points.length - 1];
-    return `Track ${track.id}: ${first[0].toFixed(1)} to ${(last[0] + this.result.frame).toFixed(1)} s`;
+    return `Track ${track.id}: ${first[0].toFixed(1)} – ${(last[0] + this.result.frame).toFixed(1)} s`;
   }
 
   events() {
