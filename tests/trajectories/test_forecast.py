@@ -113,7 +113,13 @@ def test_ndjson_is_read_back_as_what_was_observed(path, tmp_path, untrained):
 
 
 def test_a_whole_file(path, tmp_path, untrained):
-    written = forecast_all(Source(path), tmp_path / "out", forecaster=untrained, top=3, page=True)
+    parts: list[float] = []
+    written = forecast_all(
+        Source(path), tmp_path / "out", forecaster=untrained, top=3, page=True, progress=parts.append
+    )
+    assert sum(parts) == pytest.approx(1)
+    assert len(parts) > 10
+    assert min(parts) > 0
     assert [each.name for each in written] == ["futures.csv", "answers.csv", "scene.html"]
     rows = table(tmp_path / "out" / "futures.csv")
     complete = histories(read_tracks(path)).steps == 8

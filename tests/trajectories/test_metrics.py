@@ -106,6 +106,23 @@ def test_calibration_of_true_probabilities_is_small_and_of_others_is_not():
     torch.testing.assert_close(metric.compute(), measures.calibration_error(boastful, future))
 
 
+def test_the_floor_is_the_error_that_exact_probabilities_have_by_chance():
+    torch.manual_seed(0)
+    points = torch.linspace(0, 100, 5)[:, None] * torch.ones(24)
+    logits = torch.randn(300, 5, dtype=torch.float64)
+    honest = Hypotheses(points.expand(300, 5, 24).double(), logits, "softmax")
+    draws = []
+    for _ in range(200):
+        winner = torch.multinomial(honest.probs, 1)[:, 0]
+        future = honest.points[torch.arange(300), winner].unflatten(-1, (12, 2))
+        draws.append(measures.calibration_error(honest, future))
+    expected = torch.stack(draws).mean()
+    torch.testing.assert_close(measures.calibration_floor(honest), expected, rtol=0.1, atol=0)
+    assert measures.calibration_floor(honest) == measures.calibration_floor(honest)
+    more = Hypotheses(honest.points.repeat(16, 1, 1), logits.repeat(16, 1), "softmax")
+    torch.testing.assert_close(measures.calibration_floor(more), expected / 4, rtol=0.2, atol=0)
+
+
 def test_collisions_are_found_between_the_steps():
     crossing = torch.tensor([[[0.0, 0.0], [2.0, 0.0]], [[1.0, -1.0], [1.0, 1.0]], [[0.0, 5.0], [2.0, 5.0]]])
     together = torch.zeros(3, dtype=torch.long)

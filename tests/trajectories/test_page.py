@@ -32,7 +32,7 @@ def test_the_page_moves_with_the_slider_and_loads_nothing(made, tmp_path):
     wrong: list[str] = []
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox", "--disable-gpu"])
-        page = browser.new_context(viewport={"width": 400, "height": 800}, offline=True).new_page()
+        page = browser.new_context(viewport={"width": 390, "height": 844}, offline=True).new_page()
         page.on("console", lambda message: wrong.append(message.text))
         page.on("pageerror", lambda error: wrong.append(str(error)))
         page.on("request", lambda request: wrong.append(request.url) if request.url[:5] != "file:" else None)
@@ -46,7 +46,9 @@ def test_the_page_moves_with_the_slider_and_loads_nothing(made, tmp_path):
         assert last != first
         page.select_option("#top", "0")
         assert pixels(page) != last
-        assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+        for width in (390, 1280):
+            page.set_viewport_size({"width": width, "height": 800})
+            assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
         page.click("#play")
         page.wait_for_function(f"document.getElementById('time').value === '{1 % len(made)}'")
         assert page.inner_text("#play") == "Pause"

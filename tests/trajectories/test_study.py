@@ -8,8 +8,9 @@ import torch
 
 from torchmcl.errors import UserError
 from torchmcl.trajectories import command, folds, study
-from torchmcl.trajectories.evaluation import constant_velocity, evaluate
+from torchmcl.trajectories.evaluation import MEASURED, constant_velocity, evaluate
 from torchmcl.trajectories.folds import HELD_OUT, SCENES, every_video, read_windows, shared_rows
+from torchmcl.trajectories.measures import min_ade
 from torchmcl.trajectories.recipes import DEFAULT, RECIPES, recipe_named
 from torchmcl.trajectories.report import PUBLISHED
 
@@ -94,6 +95,29 @@ def test_a_run_is_read_again_and_continues(benchmark, tiny, tmp_path, own_counts
         study.run_scene(fold, tiny, 1, run)
     for protocol, counts in own_counts.items():
         assert first.tests["zara1"][protocol]["pedestrians"] == counts["zara1"]
+
+
+def test_measures_that_a_finished_run_lacks_are_taken_from_its_model(benchmark, tiny, tmp_path, own_counts):
+    [fold] = folds.folds(benchmark, ["zara1"])
+    run = tmp_path / "run"
+    first = study.run_scene(fold, tiny, 0, run)
+    record = json.loads((run / "metrics.json").read_text())
+    for values in record["tests"]["zara1"].values():
+        del values["calibration_floor"]
+    (run / "metrics.json").write_text(json.dumps(record))
+    changed = (run / "model.safetensors").stat().st_mtime_ns
+    assert study.run_scene(fold, tiny, 0, run) == first
+    assert (run / "model.safetensors").stat().st_mtime_ns == changed
+
+
+def test_a_forecast_without_neighbors_is_that_of_a_lonely_pedestrian(benchmark, untrained):
+    test = read_windows(folds.folds(benchmark, ["eth"])[0].files("test"))
+    alone = untrained(test.observed.double())
+    found = evaluate(untrained, test)["all"]
+    assert set(found) == MEASURED
+    expected = min_ade(alone, test.future.double()).mean()
+    assert found["alone_min_ade"] == pytest.approx(float(expected), rel=1e-4)
+    assert found["alone_min_ade"] != pytest.approx(found["min_ade"], rel=1e-4)
 
 
 def test_other_data_than_the_benchmark_is_refused(benchmark, tiny, tmp_path):

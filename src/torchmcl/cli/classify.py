@@ -29,20 +29,36 @@ def classify(
     images: Annotated[
         int | None, typer.Option(help="Training images (300 or 500 digits, 2000 of MNIST).")
     ] = None,
+    choose: Annotated[
+        bool,
+        typer.Option(
+            "--choose", help="Compare settings of the networks on training images that no run learns from."
+        ),
+    ] = False,
 ) -> None:
     """Compare an independent ensemble, sMCL, CMCL, vMCL and rMCL in classification, with five hypotheses.
 
     Example: `torchmcl classify --out runs/classify --seeds 3`
 
     Writes results.json, table.md and a picture for each task. Finished runs are reused, and an interrupted study
-    continues with the next run.
+    continues with the next run. With --choose: choice.json and choice.md.
 
     Read more: docs/classification.md
     """
     from rich.console import Console
 
+    from torchmcl.errors import UserError
+    from torchmcl.images.choice import choose as go_choose
     from torchmcl.images.command import classify as go
 
+    if choose:
+        if task or seed:
+            raise UserError(
+                "--choose is by the task few and the seeds from 0 on: leave --task and --seed out"
+            )
+        go_choose(data, out=out, seeds=seeds, images=images, console=Console())
+        print((out / "choice.md").read_text(encoding="utf-8"))
+        return
     go(
         data,
         out=out,

@@ -90,6 +90,7 @@ def forecast(
     Read more: docs/tutorials/forecast.md
     """
     from torchmcl.errors import UserError
+    from torchmcl.runs.progress import training_bar
     from torchmcl.trajectories.forecast import forecast_all, forecast_frame
     from torchmcl.trajectories.forecaster import Forecaster
     from torchmcl.trajectories.rows import read_homography
@@ -102,7 +103,10 @@ def forecast(
     source = Source(tracks, fps, unit, None if homography is None else read_homography(homography))
     forecaster = Forecaster.from_pretrained(model)
     if all_frames:
-        written = forecast_all(source, out, forecaster=forecaster, history=history, top=top, page=page)
+        with training_bar("forecasting") as advance:
+            written = forecast_all(
+                source, out, forecaster=forecaster, history=history, top=top, page=page, progress=advance
+            )
     else:
         written = forecast_frame(source, out, frame=frame, forecaster=forecaster, history=history)
     print("\n".join(map(str, written)))

@@ -17,13 +17,12 @@ from torchmcl.errors import UserError
 from torchmcl.images.data import TASKS, ImageSet, Task, load_digits, load_mnist
 from torchmcl.images.figures import picture
 from torchmcl.images.methods import METHODS
-from torchmcl.images.study import MEASURES, Settings, run, settings_of, summarize, work
+from torchmcl.images.study import MEASURES, Settings, check_seeds, run, settings_of, summarize, work
 from torchmcl.runs.files import atomic, locked, sweep, write_json, write_text
 from torchmcl.runs.progress import Bar, bar
 
 __all__ = ["classify"]
 
-MOST_SEEDS = 1000
 SHOWN = ("top1", "oracle", "top5", "nll", "noise")
 """What the terminal has room for; table.md and results.json have all measures."""
 
@@ -85,8 +84,7 @@ def _check(tasks: tuple[str, ...], seed: int, seeds: int, images: int | None) ->
     unknown = [task for task in tasks if task not in TASKS]
     if unknown:
         raise UserError(f"--task must be {', '.join(TASKS[:-1])} or {TASKS[-1]}, got {unknown[0]!r}")
-    if not 1 <= seeds <= MOST_SEEDS:
-        raise UserError(f"--seeds must be between 1 and {MOST_SEEDS}, got {seeds}")
+    check_seeds(seeds)
     if not 0 <= seed < 2**31:
         raise UserError(f"--seed must be between 0 and {2**31 - 1}, got {seed}")
     if images is not None and images < 1:

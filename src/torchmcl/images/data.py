@@ -18,7 +18,10 @@ Task = Literal["few", "ambiguous", "noisy"]
 TASKS: tuple[Task, ...] = ("few", "ambiguous", "noisy")
 
 DIGITS_TEST = 797
-"""Images of digits that are kept for testing; the other 1,000 are there to train from."""
+"""Images of digits that are kept for testing, the same for all seeds; the other 1,000 are there to train from."""
+
+HELD_OUT = 5000
+"""Training images by which settings are chosen, at most."""
 
 WRONG_LABELS = 0.3
 """The share of training labels that are replaced by any class in the task `noisy`."""
@@ -26,18 +29,28 @@ WRONG_LABELS = 0.3
 
 @dataclass(frozen=True, eq=False)
 class ImageSet:
-    """Images `(n, height, width)` of bytes with labels; `test` is None where there is no split of its own."""
+    """Images `(n, height, width)` of bytes with labels, to train from and to test with.
+
+    Args:
+        name: Of the data set.
+        train: To draw training images from.
+        test: The same for all seeds.
+        classes: Labels are below.
+        white: The byte of a white pixel.
+        bundled: Whether these are the digits that need no file.
+    """
 
     name: str
     train: tuple[UInt8[Tensor, "n height width"], Int[Tensor, "n"]]
-    test: tuple[UInt8[Tensor, "m height width"], Int[Tensor, "m"]] | None
+    test: tuple[UInt8[Tensor, "m height width"], Int[Tensor, "m"]]
     classes: int
     white: int = 255
+    bundled: bool = False
 
     @property
     def available(self) -> int:
         """How many images there are to train from."""
-        return len(self.train[1]) - (DIGITS_TEST if self.test is None else 0)
+        return len(self.train[1])
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,8 +68,11 @@ def load_digits() -> ImageSet:
     from sklearn.datasets import load_digits as bundled
 
     data = bundled()
-    images = torch.from_numpy(data.images.astype(np.uint8))
-    return ImageSet("digits", (images, torch.from_numpy(data.target)), None, 10, white=16)
+    images, labels = torch.from_numpy(data.images.astype(np.uint8)), torch.from_numpy(data.target)
+    order = torch.randperm(len(labels), generator=torch.Generator().manual_seed(0))
+    test, train = order[:DIGITS_TEST], order[DIGITS_TEST:]
+    parts = (images[train], labels[train]), (images[test], labels[test])
+    return ImageSet("digits", *parts, 10, white=16, bundled=True)
 
 
 def load_mnist(folder: str | Path) -> ImageSet:
@@ -80,27 +96,28 @@ def load_mnist(folder: str | Path) -> ImageSet:
     return ImageSet(folder.resolve().name, train, test, max(known) + 1)
 
 
-def split(data: ImageSet, task: Task, images: int, seed: int) -> Split:
-    """So many training images and all test images of a task, drawn by the seed.
+def split(data: ImageSet, task: Task, images: int, seed: int, *, validation: bool = False) -> Split:
+    """So many training images, drawn by the seed, and all test images of a task.
 
     In `ambiguous` the label of an image of class c is c or c + 1, each with probability 1/2, also in testing: two
     answers are right, and one of them was given. In `noisy` 30 % of the training labels are replaced by any class.
+    With `validation` training images that were not drawn, up to 5,000, take the place of the test images.
     """
     if not 1 <= images <= data.available:
         raise UserError(f"--images must be between 1 and {data.available}, got {images}")
     random = torch.Generator().manual_seed(seed)
-    (pixels, labels), test = data.train, data.test
+    (pixels, labels), (test_pixels, test_labels) = data.train, data.test
     order = torch.randperm(len(labels), generator=random)
-    if test is None:
-        test = pixels[order[-DIGITS_TEST:]], labels[order[-DIGITS_TEST:]]
+    if validation:
+        held = order[images:][:HELD_OUT]
+        test_pixels, test_labels = pixels[held], labels[held]
     pixels, labels = pixels[order[:images]], labels[order[:images]]
-    test_labels = test[1]
     if task == "ambiguous":
         labels, test_labels = (_one_of_two(each, data.classes, random) for each in (labels, test_labels))
     elif task == "noisy":
         wrong = torch.rand(len(labels), generator=random) < WRONG_LABELS
         labels = torch.where(wrong, torch.randint(data.classes, labels.shape, generator=random), labels)
-    return Split(pixels / data.white, labels, test[0] / data.white, test_labels)
+    return Split(pixels / data.white, labels, test_pixels / data.white, test_labels)
 
 
 def _one_of_two(labels: Tensor, classes: int, random: torch.Generator) -> Tensor:

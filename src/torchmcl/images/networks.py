@@ -1,6 +1,7 @@
 """Five small networks with a choice network beside them."""
 
 from collections.abc import Callable
+from typing import Literal
 
 from jaxtyping import Float
 from torch import Tensor, nn
@@ -8,25 +9,41 @@ from torch import Tensor, nn
 from torchmcl.ensemble import StackedEnsemble
 from torchmcl.hypotheses import Hypotheses, Link
 
-__all__ = ["ClassNetworks", "Standardize", "build_networks", "convolution", "perceptron"]
+__all__ = [
+    "ClassNetworks",
+    "Scaling",
+    "Standardize",
+    "build_networks",
+    "convolution",
+    "perceptron",
+]
 
-HIDDEN = 64
+Scaling = Literal["none", "image", "pixel"]
+"""Which pixels share a mean and a standard deviation: none is scaled, all of them do, or each has its own."""
+
 CHANNELS = (8, 16)
 SMALLEST_CONVOLUTION = 16
 """Pixels on a side from which on a network is convolutional."""
 
 
 class Standardize(nn.Module):
-    """Pixels minus their mean, divided by their standard deviation over the training images."""
+    """Pixels minus their mean, divided by their standard deviation over the training images.
+
+    Args:
+        images: Of the training.
+        scaling: Which pixels share both.
+    """
 
     mean: Tensor
     scale: Tensor
 
-    def __init__(self, images: Float[Tensor, "n height width"], *, each_pixel: bool) -> None:
+    def __init__(self, images: Float[Tensor, "n height width"], scaling: Scaling) -> None:
         super().__init__()
-        axes = (0,) if each_pixel else (0, 1, 2)
-        self.register_buffer("mean", images.mean(axes))
-        self.register_buffer("scale", images.std(axes, correction=0).clamp(min=0.05))
+        axes = (0,) if scaling == "pixel" else (0, 1, 2)
+        plain = scaling == "none"
+        self.register_buffer("mean", images.new_zeros(()) if plain else images.mean(axes))
+        spread = images.std(axes, correction=0).clamp(min=0.05)
+        self.register_buffer("scale", images.new_ones(()) if plain else spread)
 
     def forward(self, images: Float[Tensor, "*batch height width"]) -> Float[Tensor, "*batch height width"]:
         """Images of the same shape."""
@@ -66,15 +83,15 @@ class ClassNetworks(nn.Module):
         return Hypotheses(points, None if self.choice is None else self.choice(inputs), self.link)
 
 
-def perceptron(height: int, width: int, outputs: int) -> nn.Module:
-    """One hidden layer of 64 units."""
+def perceptron(height: int, width: int, outputs: int, hidden: int) -> nn.Module:
+    """One hidden layer."""
     return nn.Sequential(
-        nn.Flatten(), nn.Linear(height * width, HIDDEN), nn.ReLU(), nn.Linear(HIDDEN, outputs)
+        nn.Flatten(), nn.Linear(height * width, hidden), nn.ReLU(), nn.Linear(hidden, outputs)
     )
 
 
-def convolution(height: int, width: int, outputs: int) -> nn.Module:
-    """Two convolutions of 3 x 3 with pooling, and one hidden layer of 64 units."""
+def convolution(height: int, width: int, outputs: int, hidden: int) -> nn.Module:
+    """Two convolutions of 3 x 3 with pooling, and one hidden layer."""
     first, second = CHANNELS
     return nn.Sequential(
         nn.Unflatten(-2, (1, height)),
@@ -85,21 +102,26 @@ def convolution(height: int, width: int, outputs: int) -> nn.Module:
         nn.ReLU(),
         nn.MaxPool2d(2),
         nn.Flatten(),
-        nn.Linear(second * (height // 4) * (width // 4), HIDDEN),
+        nn.Linear(second * (height // 4) * (width // 4), hidden),
         nn.ReLU(),
-        nn.Linear(HIDDEN, outputs),
+        nn.Linear(hidden, outputs),
     )
 
 
 def build_networks(
-    images: Float[Tensor, "n height width"], *, hypotheses: int, classes: int, link: Link | None
+    images: Float[Tensor, "n height width"],
+    *,
+    hypotheses: int,
+    classes: int,
+    link: Link | None,
+    scaling: Scaling = "image",
+    hidden: int = 64,
 ) -> ClassNetworks:
     """Perceptrons for images of less than 16 pixels on a side, convolutional networks for larger ones."""
     height, width = images.shape[1:]
-    large = min(height, width) >= SMALLEST_CONVOLUTION
-    layers = convolution if large else perceptron
+    layers = convolution if min(height, width) >= SMALLEST_CONVOLUTION else perceptron
 
     def build(outputs: int) -> nn.Module:
-        return layers(height, width, outputs)
+        return layers(height, width, outputs, hidden)
 
-    return ClassNetworks(Standardize(images, each_pixel=not large), build, hypotheses, classes, link)
+    return ClassNetworks(Standardize(images, scaling), build, hypotheses, classes, link)

@@ -24,16 +24,17 @@ from torchmcl.errors import UserError
 from torchmcl.hypotheses import Hypotheses
 from torchmcl.images.data import ImageSet, Split, Task, split
 from torchmcl.images.methods import BETA, METHODS, loss_of
-from torchmcl.images.networks import build_networks
+from torchmcl.images.networks import Scaling, build_networks
 from torchmcl.runs.files import read_json, write_json
 from torchmcl.training import Hardware, Optimization, TensorBatches, fit
 
-__all__ = ["MEASURES", "Settings", "run", "settings_of", "summarize", "work"]
+__all__ = ["MEASURES", "Settings", "check_seeds", "run", "settings_of", "summarize", "work"]
 
 BINS = 20
 PIXEL_NOISE = 0.1
 """Standard deviation of the noise on test images, whose values are in [0, 1]."""
 CHUNK = 2000
+MOST_SEEDS = 1000
 
 MEASURES = {
     "top1": "top-1 %",
@@ -61,6 +62,8 @@ class Settings:
         learning_rate: Of Adam.
         hypotheses: K.
         beta: The weight of the divergence in CMCL.
+        scaling: Of the pixels.
+        hidden: Units of the hidden layer.
     """
 
     data: str
@@ -72,18 +75,25 @@ class Settings:
     learning_rate: float = 3e-3
     hypotheses: int = 5
     beta: float = BETA
+    scaling: Scaling = "image"
+    hidden: int = 64
 
 
 def settings_of(data: ImageSet, task: Task, images: int | None = None) -> Settings:
     """The settings of a task: few epochs where labels are wrong, for they would be learned by heart."""
-    large = data.test is not None
-    chosen = images or min(2000 if large else 300 if task == "few" else 500, data.available)
-    epochs = 15 if large else 20 if task == "noisy" else 60
-    tensors = [each for part in (data.train, data.test) if part is not None for each in part]
+    usual = 2000 if not data.bundled else 300 if task == "few" else 500
+    chosen = images or min(usual, data.available)
+    epochs = 15 if not data.bundled else 20 if task == "noisy" else 60
     checksum = 0
-    for tensor in tensors:
+    for tensor in (*data.train, *data.test):
         checksum = zlib.crc32(tensor.numpy().tobytes(), checksum)
     return Settings(data.name, checksum, task, chosen, epochs)
+
+
+def check_seeds(seeds: int) -> None:
+    """Refuse a number of seeds that is no study."""
+    if not 1 <= seeds <= MOST_SEEDS:
+        raise UserError(f"--seeds must be between 1 and {MOST_SEEDS}, got {seeds}")
 
 
 def work(settings: Settings) -> int:
@@ -92,7 +102,14 @@ def work(settings: Settings) -> int:
 
 
 def run(
-    folder: Path, data: ImageSet, settings: Settings, method: str, seed: int, advance: Callable[[float], None]
+    folder: Path,
+    data: ImageSet,
+    settings: Settings,
+    method: str,
+    seed: int,
+    advance: Callable[[float], None],
+    *,
+    validation: bool = False,
 ) -> dict[str, Any]:
     """The record of one method and seed: read where it exists, otherwise trained, evaluated and written.
 
@@ -103,15 +120,16 @@ def run(
         method: A key of `METHODS`.
         seed: Draws the images and the initial weights.
         advance: Called with the part of the training that was done since its last call.
+        validation: Whether to measure on held-out training images in place of the test images.
 
     Returns:
         The measures, the winners by class and the entropy histogram.
     """
     path = folder / "runs" / settings.task / method / f"seed{seed}.json"
-    wanted = {**asdict(settings), "method": method, "seed": seed}
+    wanted = {**asdict(settings), "method": method, "seed": seed, "validation": validation}
     if path.exists():
         return _check(read_json(path), wanted, path)
-    parts = split(data, settings.task, settings.images, seed)
+    parts = split(data, settings.task, settings.images, seed, validation=validation)
     network = _train(parts, data.classes, settings, method, seed, advance)
     record = {"settings": wanted, **evaluate(network, parts, seed)}
     write_json(path, record)
@@ -134,7 +152,12 @@ def _train(
 ) -> torch.nn.Module:
     def build() -> torch.nn.Module:
         return build_networks(
-            parts.train_images, hypotheses=settings.hypotheses, classes=classes, link=METHODS[method].link
+            parts.train_images,
+            hypotheses=settings.hypotheses,
+            classes=classes,
+            link=METHODS[method].link,
+            scaling=settings.scaling,
+            hidden=settings.hidden,
         )
 
     active = torch.ones_like(parts.train_labels, dtype=torch.bool)

@@ -229,7 +229,7 @@ class MCLClassifier(ClassifierMixin, BaseEstimator):
         self.classes_ = np.unique(y[weights > 0])
         if len(self.classes_) < 2:
             raise ValueError(
-                f"y holds one class only ({self.classes_[0]!r}): there must be at least two classes"
+                f"y holds one class only ({self.classes_.tolist()[0]!r}): there must be at least two classes"
             )
         # A label whose rows all weigh nothing is no class; its rows are left out below.
         codes = np.searchsorted(self.classes_, y).clip(max=len(self.classes_) - 1).astype(np.float64)

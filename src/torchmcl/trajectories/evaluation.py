@@ -1,5 +1,7 @@
 """All measures of a forecaster on the windows of a test set."""
 
+from dataclasses import replace
+
 import torch
 from jaxtyping import Float
 from torch import Tensor
@@ -10,6 +12,7 @@ from torchmcl.trajectories.forecaster import Forecaster
 from torchmcl.trajectories.measures import (
     brier_min_fde,
     calibration_error,
+    calibration_floor,
     collisions,
     energy_displacement,
     kernel_nll,
@@ -21,9 +24,19 @@ from torchmcl.trajectories.measures import (
 )
 from torchmcl.trajectories.windows import PREDICTED, Windows
 
-__all__ = ["constant_velocity", "evaluate", "measure"]
+__all__ = ["MEASURED", "constant_velocity", "evaluate", "measure"]
 
 INSTANTS_PER_FILE = 10**9
+
+MEASURED = frozenset(
+    {
+        *("min_ade", "min_fde", "ade", "fde", "most_probable_ade", "most_probable_fde", "energy", "nll"),
+        *("miss_rate", "brier_min_fde", "collision_rate", "calibration_error", "calibration_floor"),
+        *("top_stated", "top_right", "alone_min_ade", "alone_min_fde", "alone_ade", "alone_fde"),
+        *("last_step_ade", "last_step_fde", "three_steps_ade", "three_steps_fde", "pedestrians"),
+    }
+)
+"""What is told of each protocol."""
 
 
 def evaluate(forecaster: Forecaster, test: Windows) -> dict[str, dict[str, float]]:
@@ -34,15 +47,17 @@ def evaluate(forecaster: Forecaster, test: Windows) -> dict[str, dict[str, float
         test: All windows of the test files.
 
     Returns:
-        For `filtered` and `all`: the measures of `measure`, those of `constant_velocity`, and the number of
-        pedestrians.
+        For `filtered` and `all` everything in `MEASURED`: the measures of `measure`, the errors without knowledge of
+        the neighbors (`alone_*`), those of `constant_velocity`, and the number of pedestrians.
     """
     answers = forecaster.forecast_windows(test)
+    alone = forecaster.forecast_windows(replace(test, neighbors=torch.full_like(test.neighbors, torch.nan)))
     widths = speed_unit(test.observed)[:, None] * torch.tensor(forecaster.adjustment.widths)
     every = torch.ones_like(test.shared)
     return {
         name: {
             **measure(answers[kept], test[kept], widths[kept]),
+            **_alone(alone[kept], test[kept]),
             **constant_velocity(test[kept]),
             "pedestrians": int(kept.sum()),
         }
@@ -82,8 +97,20 @@ def measure(answers: Hypotheses, test: Windows, widths: Float[Tensor, "windows 1
     return {
         **means,
         "calibration_error": float(calibration_error(answers, test.future)),
+        "calibration_floor": float(calibration_floor(answers)),
         **_top(answers, test),
     }
+
+
+def _alone(answers: Hypotheses, test: Windows) -> dict[str, float]:
+    single = _error(single_answer(answers), test.future)
+    values = {
+        "alone_min_ade": min_ade(answers, test.future),
+        "alone_min_fde": min_fde(answers, test.future),
+        "alone_ade": single.mean(-1),
+        "alone_fde": single[:, -1],
+    }
+    return {name: float(value.double().mean()) for name, value in values.items()}
 
 
 def _top(answers: Hypotheses, test: Windows) -> dict[str, float]:

@@ -130,7 +130,7 @@ def forecast_all(
     history: int = OBSERVED,
     top: int | None = None,
     page: bool = False,
-    progress: Callable[[int], None] = lambda frame: None,
+    progress: Callable[[float], None] = lambda part: None,
 ) -> list[Path]:
     """Forecast every instant of a file in one pass: futures.csv and answers.csv, and scene.html if asked.
 
@@ -141,7 +141,7 @@ def forecast_all(
         history: The least number of known positions, from 2 to 8.
         top: How many of the most probable futures are written; all by default.
         page: Whether to make an animated page of the first 200 instants.
-        progress: Called with each frame.
+        progress: Called with the part of the file that was done since its last call.
 
     Returns:
         What was written.
@@ -153,7 +153,7 @@ def forecast_all(
         raise UserError(f"top is {top}, must be at least 1")
     forecaster = forecaster or Forecaster.from_pretrained()
     shown: list[Forecast] = []
-    count = 0
+    lines, done = _lines(source.path), 0
     with ExitStack() as stack:
         futures, answers = (_opened(stack, out / name) for name in ("futures.csv", "answers.csv"))
         futures.write(FUTURES_HEADER)
@@ -163,10 +163,12 @@ def forecast_all(
             answers.writelines(_answer_lines(made))
             if page and len(shown) < PAGE_INSTANTS:
                 shown.append(made)
-            count += 1
-            progress(made.instant.frame)
-        if not count:
+            progress((made.instant.line - done) / lines)
+            done = made.instant.line
+        if not done:
             raise UserError(_nobody(source.path, history))
+        if done < lines:
+            progress((lines - done) / lines)
     written = [out / "futures.csv", out / "answers.csv"]
     if page:
         write_text(out / "scene.html", scene_page(shown, source.path.name))
@@ -187,12 +189,15 @@ def _opened(stack: ExitStack, path: Path) -> IO[str]:
     return stack.enter_context(stack.enter_context(atomic(path)).open("w", encoding="utf-8"))
 
 
-def _nobody(path: Path, history: int) -> str:
+def _lines(path: Path) -> int:
     with path.open("rb") as stream:
-        lines = sum(1 for _ in stream)
+        return sum(1 for _ in stream)
+
+
+def _nobody(path: Path, history: int) -> str:
     return (
-        f"{path}, line {lines}: the file ends, and nobody has {history} positions in successive steps of {STEP} s; "
-        f"--history 2 forecasts from two positions on"
+        f"{path}, line {_lines(path)}: the file ends, and nobody has {history} positions in successive steps of "
+        f"{STEP} s; --history 2 forecasts from two positions on"
     )
 
 

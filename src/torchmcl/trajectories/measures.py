@@ -14,6 +14,7 @@ __all__ = [
     "binned_error",
     "brier_min_fde",
     "calibration_error",
+    "calibration_floor",
     "collisions",
     "energy_displacement",
     "kernel_nll",
@@ -197,6 +198,32 @@ def calibration_error(
     stated = hypotheses.probs.reshape(-1, hypotheses.n_hypotheses)
     right = torch.zeros_like(stated).scatter_(1, nearest(hypotheses, future).reshape(-1, 1), 1.0)
     return binned_error(stated.flatten(), right.flatten(), bins)
+
+
+def calibration_floor(hypotheses: Hypotheses, bins: int = 20, draws: int = 50) -> Float[Tensor, ""]:
+    """The calibration error that exact probabilities would have by chance, for as many pedestrians.
+
+    The nearest hypothesis of each pedestrian is drawn by the stated probabilities; the mean error of such draws is
+    what a perfect forecaster has. Pedestrians are taken as independent.
+
+    Args:
+        hypotheses: K futures with scores.
+        bins: As for `calibration_error`.
+        draws: Over which the mean is taken, with random numbers of their own.
+
+    Returns:
+        Between 0 and 1.
+    """
+    stated = hypotheses.probs.reshape(-1, hypotheses.n_hypotheses).cpu()
+    random = torch.Generator().manual_seed(0)
+    winners = torch.multinomial(stated, draws, replacement=True, generator=random)
+    errors = [
+        binned_error(
+            stated.flatten(), torch.zeros_like(stated).scatter_(1, each[:, None], 1.0).flatten(), bins
+        )
+        for each in winners.T
+    ]
+    return torch.stack(errors).mean()
 
 
 def binned_error(

@@ -49,9 +49,17 @@ MEASURES = (
     ("miss rate (2 m)", "miss_rate", 3),
     ("brier-minFDE, m", "brier_min_fde", 3),
     ("calibration error of the scores", "calibration_error", 4),
+    ("... of exact probabilities, by chance", "calibration_floor", 4),
     ("most probable hypothesis: stated", "top_stated", 3),
     ("most probable hypothesis: is the nearest", "top_right", 3),
     ("collision rate of single answers", "collision_rate", 3),
+    ("without neighbors: minADE20, m", "alone_min_ade", 3),
+    ("without neighbors: minFDE20, m", "alone_min_fde", 3),
+    ("without neighbors: single answer, ADE, m", "alone_ade", 3),
+    ("without neighbors: single answer, FDE, m", "alone_fde", 3),
+    ("last velocity, ADE, m", "last_step_ade", 3),
+    ("velocity of three steps, ADE, m", "three_steps_ade", 3),
+    ("velocity of three steps, FDE, m", "three_steps_fde", 3),
 )
 
 

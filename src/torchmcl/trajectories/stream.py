@@ -2,7 +2,7 @@
 
 from collections import deque
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -56,12 +56,14 @@ class Instant:
         names: Of the pedestrians whose last two steps are known.
         observed: Up to 8 positions of each, NaN where unknown.
         stride: Frames that a step of 0.4 s has.
+        line: The last line of the file that was read for it; 0 where tracks were in memory.
     """
 
     frame: int
     names: tuple[str, ...]
     observed: Float[Tensor, "agents 8 2"]
     stride: float
+    line: int = 0
 
 
 def instants(source: Source) -> Iterator[Instant]:
@@ -93,7 +95,7 @@ def instants(source: Source) -> Iterator[Instant]:
             due = steps + 1
             found = instant_of(walks, frame, stride, spacing)
             if found is not None:
-                yield found
+                yield replace(found, line=rows[-1].line)
         _forget(walks, frame - OBSERVED * stride - 2 * spacing)
 
 

@@ -11,7 +11,7 @@ from torchmcl.errors import UserError
 from torchmcl.runs.files import read_json
 from torchmcl.runs.folder import CONFIG, METRICS, RunFolder
 from torchmcl.runs.records import Record
-from torchmcl.trajectories.evaluation import evaluate
+from torchmcl.trajectories.evaluation import MEASURED, evaluate
 from torchmcl.trajectories.folds import (
     COUNTS,
     HELD_OUT,
@@ -43,6 +43,11 @@ class Scores(Record):
     file: ClassVar[str] = METRICS
     seconds: float
     tests: dict[str, dict[str, dict[str, float]]]
+
+    @property
+    def complete(self) -> bool:
+        """Whether nothing is missing that is measured now: a run of an earlier version is measured again."""
+        return all(set(values) >= MEASURED for test in self.tests.values() for values in test.values())
 
 
 @dataclass(frozen=True)
@@ -120,7 +125,7 @@ def execute(training: Training, progress: Progress | bool = False) -> Scores:
     """
     with RunFolder.open(training.run, training.settings) as folder:
         scores = folder.read(Scores)
-        if scores is None:
+        if scores is None or not scores.complete:
             forecaster, seconds = _trained(training, folder, progress)
             tests = {name: evaluate(forecaster, read_windows(files)) for name, files in training.test}
             scores = Scores(seconds, tests)
@@ -130,7 +135,7 @@ def execute(training: Training, progress: Progress | bool = False) -> Scores:
 
 def _trained(training: Training, folder: RunFolder, progress: Progress | bool) -> tuple[Forecaster, float]:
     """The forecaster and the seconds that it took; one that was saved already is read."""
-    if folder.state == "trained":
+    if folder.state in ("trained", "evaluated"):
         config = read_json(training.run / CONFIG)
         return Forecaster.from_pretrained(training.run), float(config["seconds"])
     began = time.perf_counter()
