@@ -34,14 +34,17 @@ def measured(digits, tmp_path_factory):
     folder = tmp_path_factory.mktemp("study")
     before = jaxtyping.config.jaxtyping_disable
     jaxtyping.config.update("jaxtyping_disable", True)
+    settings = {task: settings_of(digits, task) for task in ("few", "ambiguous")}
+    settings["each pixel"] = settings_of(digits, "few", scaling="pixel")
     found = {
-        task: {
-            method: run(folder, digits, settings_of(digits, task), method, 0, lambda part: None)["measures"]
+        name: {
+            method: run(folder / name, digits, settings[name], method, 0, lambda part: None)["measures"]
             for method in methods
         }
-        for task, methods in (
-            ("few", ("ensemble", "smcl", "cmcl", "vmcl")),
+        for name, methods in (
+            ("few", ("ensemble", "smcl", "cmcl", "vmcl", "rmcl")),
             ("ambiguous", ("ensemble", "smcl")),
+            ("each pixel", ("ensemble", "cmcl")),
         )
     }
     jaxtyping.config.update("jaxtyping_disable", before)
@@ -67,6 +70,7 @@ class TestBounds:
     def test_confident_and_versatile_mcl_repair_it(self, measured):
         assert abs(gap(measured, "few", "top1", "cmcl", "ensemble")) < 3
         assert gap(measured, "few", "top1", "vmcl", "ensemble") < 7
+        assert gap(measured, "few", "top1", "rmcl", "ensemble") < 7
 
     def test_only_confident_losers_know_that_they_do_not_know(self, measured):
         means = {method: values["other"] for method, values in measured["few"].items()}
@@ -78,7 +82,8 @@ class TestBounds:
         assert gap(measured, "few", "top5", "ensemble", "smcl") < 0
         assert measured["few"]["ensemble"]["top5"] < measured["few"]["smcl"]["oracle"]
         assert gap(measured, "few", "nll", "cmcl", "ensemble") > 0.8
-        assert gap(measured, "few", "noise", "cmcl", "ensemble") > 5
+        assert abs(gap(measured, "each pixel", "top1", "cmcl", "ensemble")) < 3
+        assert gap(measured, "each pixel", "noise", "cmcl", "ensemble") > 5
 
 
 class TestTasks:
@@ -216,6 +221,7 @@ class TestCommand:
             ({"images": 0}, "--images must be at least 1, got 0"),
             ({"images": 1001}, "--images must be between 1 and 1000, got 1001"),
             ({"tasks": ("many",)}, "--task must be few, ambiguous or noisy, got 'many'"),
+            ({"scaling": "large"}, "--scaling must be none, image or pixel, got 'large'"),
         ],
     )
     def test_wrong_options_are_named_before_anything_is_made(self, tmp_path, options, message):

@@ -175,3 +175,11 @@ def test_collision_rate():
 def test_wrong_number_of_steps(answers, unchecked):
     with pytest.raises(ValueError, match="future has 8 steps, hypotheses have 12"):
         measures.min_ade(answers, torch.zeros(7, 8, 2))
+
+
+def test_the_likelihood_of_batches_is_that_of_all(answers, future):
+    widths = torch.rand(7, 12, dtype=torch.float64) + 0.1
+    metric = metrics.KernelNLL()
+    for part in torch.arange(7).split(3):
+        metric.update(answers[part], future[part], widths[part])
+    torch.testing.assert_close(metric.compute(), measures.kernel_nll(answers, future, widths).mean())

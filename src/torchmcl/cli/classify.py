@@ -29,6 +29,12 @@ def classify(
     images: Annotated[
         int | None, typer.Option(help="Training images (300 or 500 digits, 2000 of MNIST).")
     ] = None,
+    scaling: Annotated[
+        str,
+        typer.Option(
+            help="Pixels that share a mean and a deviation: `none`, all of an `image`, or each `pixel`."
+        ),
+    ] = "image",
     choose: Annotated[
         bool,
         typer.Option(
@@ -67,6 +73,7 @@ def classify(
         seeds=seeds,
         images=images,
         console=Console(),
+        scaling=scaling,
     )
 
 

@@ -11,7 +11,7 @@ from rich.console import Console
 
 from torchmcl.errors import UserError
 from torchmcl.images.data import ImageSet, load_digits, load_mnist
-from torchmcl.images.networks import Scaling
+from torchmcl.images.networks import SCALINGS, Scaling
 from torchmcl.images.study import Settings, check_seeds, run, settings_of, work
 from torchmcl.runs.files import locked, sweep, write_json
 from torchmcl.runs.progress import Bar, bar
@@ -19,7 +19,6 @@ from torchmcl.runs.tables import Column, Row, Table, write_tables
 
 __all__ = ["CANDIDATES", "choose"]
 
-SCALINGS: tuple[Scaling, ...] = ("none", "image", "pixel")
 HIDDEN = (32, 64, 128)
 CANDIDATES = tuple((scaling, hidden) for scaling in SCALINGS for hidden in HIDDEN)
 """Scalings of the pixels with units of the hidden layer."""

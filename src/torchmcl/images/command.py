@@ -17,6 +17,7 @@ from torchmcl.errors import UserError
 from torchmcl.images.data import TASKS, ImageSet, Task, load_digits, load_mnist
 from torchmcl.images.figures import picture
 from torchmcl.images.methods import METHODS
+from torchmcl.images.networks import SCALINGS, Scaling
 from torchmcl.images.study import MEASURES, Settings, check_seeds, run, settings_of, summarize, work
 from torchmcl.runs.files import atomic, locked, sweep, write_json, write_text
 from torchmcl.runs.progress import Bar, bar
@@ -36,6 +37,7 @@ def classify(
     seeds: int,
     images: int | None,
     console: Console,
+    scaling: str = "image",
 ) -> dict[str, Any]:
     """Train and evaluate what `out` does not hold, write results.json, table.md and the pictures, print the tables.
 
@@ -47,13 +49,16 @@ def classify(
         seeds: How many.
         images: Training images; chosen by the task if `None`.
         console: For the progress bar and the tables.
+        scaling: Which pixels share a mean and a standard deviation: `none` is scaled, all of an `image`, or each
+            `pixel` has its own.
 
     Returns:
         The content of results.json.
     """
     chosen = _check(tasks, seed, seeds, images)
+    scaled = _scaling(scaling)
     loaded = load_digits() if data is None else load_mnist(data)
-    settings = {task: settings_of(loaded, task, images) for task in chosen}
+    settings = {task: settings_of(loaded, task, images, scaled) for task in chosen}
     for task in chosen:
         if settings[task].images > loaded.available:
             raise UserError(f"--images must be between 1 and {loaded.available}, got {settings[task].images}")
@@ -90,6 +95,13 @@ def _check(tasks: tuple[str, ...], seed: int, seeds: int, images: int | None) ->
     if images is not None and images < 1:
         raise UserError(f"--images must be at least 1, got {images}")
     return tuple(task for task in TASKS if task in tasks)
+
+
+def _scaling(name: str) -> Scaling:
+    for known in SCALINGS:
+        if name == known:
+            return known
+    raise UserError(f"--scaling must be {', '.join(SCALINGS[:-1])} or {SCALINGS[-1]}, got {name!r}")
 
 
 def _versions() -> dict[str, str]:

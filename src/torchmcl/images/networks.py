@@ -10,6 +10,7 @@ from torchmcl.ensemble import StackedEnsemble
 from torchmcl.hypotheses import Hypotheses, Link
 
 __all__ = [
+    "SCALINGS",
     "ClassNetworks",
     "Scaling",
     "Standardize",
@@ -20,6 +21,7 @@ __all__ = [
 
 Scaling = Literal["none", "image", "pixel"]
 """Which pixels share a mean and a standard deviation: none is scaled, all of them do, or each has its own."""
+SCALINGS: tuple[Scaling, ...] = ("none", "image", "pixel")
 
 CHANNELS = (8, 16)
 SMALLEST_CONVOLUTION = 16

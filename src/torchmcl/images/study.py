@@ -79,7 +79,9 @@ class Settings:
     hidden: int = 64
 
 
-def settings_of(data: ImageSet, task: Task, images: int | None = None) -> Settings:
+def settings_of(
+    data: ImageSet, task: Task, images: int | None = None, scaling: Scaling = "image"
+) -> Settings:
     """The settings of a task: few epochs where labels are wrong, for they would be learned by heart."""
     usual = 2000 if not data.bundled else 300 if task == "few" else 500
     chosen = images or min(usual, data.available)
@@ -87,7 +89,7 @@ def settings_of(data: ImageSet, task: Task, images: int | None = None) -> Settin
     checksum = 0
     for tensor in (*data.train, *data.test):
         checksum = zlib.crc32(tensor.numpy().tobytes(), checksum)
-    return Settings(data.name, checksum, task, chosen, epochs)
+    return Settings(data.name, checksum, task, chosen, epochs, scaling=scaling)
 
 
 def check_seeds(seeds: int) -> None:

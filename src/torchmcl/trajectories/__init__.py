@@ -10,6 +10,7 @@ if TYPE_CHECKING:
         Calibration,
         CollisionRate,
         EnergyDisplacement,
+        KernelNLL,
         MinADE,
         MinFDE,
         MissRate,
@@ -26,6 +27,7 @@ __all__ = [
     "EnergyDisplacement",
     "Forecaster",
     "Histories",
+    "KernelNLL",
     "MinADE",
     "MinFDE",
     "MissRate",
@@ -42,7 +44,8 @@ _LATE = {
     **dict.fromkeys(("BUNDLED", "Forecaster"), "forecaster"),
     **dict.fromkeys(
         (
-            "BrierMinFDE", "Calibration", "CollisionRate", "EnergyDisplacement", "MinADE", "MinFDE", "MissRate",
+            "BrierMinFDE", "Calibration", "CollisionRate", "EnergyDisplacement", "KernelNLL", "MinADE", "MinFDE",
+            "MissRate",
         ),
         "metrics",
     ),

@@ -14,6 +14,7 @@ from torchmcl.trajectories.measures import (
     brier_min_fde,
     collisions,
     energy_displacement,
+    kernel_nll,
     min_ade,
     min_fde,
     misses,
@@ -25,14 +26,15 @@ __all__ = [
     "Calibration",
     "CollisionRate",
     "EnergyDisplacement",
+    "KernelNLL",
     "MinADE",
     "MinFDE",
     "MissRate",
 ]
 
 
-class _Mean(Metric):
-    """The mean over pedestrians of a function of hypotheses and futures."""
+class _Total(Metric):
+    """A mean over pedestrians of what a class adds."""
 
     higher_is_better = False
     is_differentiable = False
@@ -40,22 +42,31 @@ class _Mean(Metric):
     total: Tensor
     count: Tensor
 
-    def __init__(self, function: Callable[..., Tensor], settings: dict[str, Any], **kwargs: Any) -> None:
+    def __init__(self, **kwargs: Any) -> None:
         super().__init__(**kwargs)
-        self.function = function
-        self.settings = settings
         self.add_state("total", torch.tensor(0.0, dtype=torch.float64), dist_reduce_fx="sum")
         self.add_state("count", torch.tensor(0), dist_reduce_fx="sum")
 
-    def update(self, hypotheses: Hypotheses, future: Float[Tensor, "*batch steps 2"]) -> None:
-        """Add the pedestrians of a batch."""
-        values = self.function(hypotheses, future, **self.settings)
+    def _add(self, values: Tensor) -> None:
         self.total = self.total + values.double().sum()
         self.count = self.count + values.numel()
 
     def compute(self) -> Float[Tensor, ""]:
         """The mean; NaN before the first pedestrian."""
         return self.total / self.count
+
+
+class _Mean(_Total):
+    """The mean of a function of hypotheses and futures."""
+
+    def __init__(self, function: Callable[..., Tensor], settings: dict[str, Any], **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.function = function
+        self.settings = settings
+
+    def update(self, hypotheses: Hypotheses, future: Float[Tensor, "*batch steps 2"]) -> None:
+        """Add the pedestrians of a batch."""
+        self._add(self.function(hypotheses, future, **self.settings))
 
 
 class MinADE(_Mean):
@@ -123,7 +134,24 @@ class EnergyDisplacement(_Mean):
         super().__init__(energy_displacement, {}, **kwargs)
 
 
-class CollisionRate(Metric):
+class KernelNLL(_Total):
+    """The mean of `kernel_nll`: the negative log-likelihood of the kernel mixture.
+
+    Args:
+        kwargs: Of `torchmetrics.Metric`.
+    """
+
+    def update(
+        self,
+        hypotheses: Hypotheses,
+        future: Float[Tensor, "*batch steps 2"],
+        widths: Float[Tensor, "*batch steps"],
+    ) -> None:
+        """Add the pedestrians of a batch; the widths are those of `Forecaster.widths`."""
+        self._add(kernel_nll(hypotheses, future, widths))
+
+
+class CollisionRate(_Total):
     """The share of single answers that are in `collisions`; each update holds whole instants.
 
     Args:
@@ -131,26 +159,13 @@ class CollisionRate(Metric):
         kwargs: Of `torchmetrics.Metric`.
     """
 
-    higher_is_better = False
-    is_differentiable = False
-    full_state_update = False
-    hits: Tensor
-    count: Tensor
-
     def __init__(self, distance: float = 0.2, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.distance = distance
-        self.add_state("hits", torch.tensor(0), dist_reduce_fx="sum")
-        self.add_state("count", torch.tensor(0), dist_reduce_fx="sum")
 
     def update(self, futures: Float[Tensor, "agents steps 2"], instants: Int[Tensor, "agents"]) -> None:
         """Add the pedestrians of some instants."""
-        self.hits = self.hits + collisions(futures, instants, self.distance).sum()
-        self.count = self.count + len(futures)
-
-    def compute(self) -> Float[Tensor, ""]:
-        """The share of pedestrians."""
-        return self.hits.double() / self.count
+        self._add(collisions(futures, instants, self.distance))
 
 
 class Calibration(Metric):
