@@ -1,4 +1,4 @@
-"""Hostile command lines and hostile arguments: `python -m benchmarks fuzz --cases 20000`."""
+"""Hostile arguments, command lines and files: `python -m benchmarks fuzz --cases 20000`."""
 
 import argparse
 import importlib
@@ -14,38 +14,86 @@ import torch
 
 import torchmcl
 
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
+
+import commandline
+import foreign
+import surface
+
+
+class Tally:
+    """What happened to the cases of one kind."""
+
+    def __init__(self) -> None:
+        self.codes: Counter[int] = Counter()
+        self.slowest, self.largest = 0.0, 0
+        self.complaints: list[str] = []
+
+    def add(self, ending: commandline.Ending, complaint: str | None) -> None:
+        """Count an ending, and print what is wrong with it."""
+        self.codes[ending.code] += 1
+        self.slowest, self.largest = max(self.slowest, ending.seconds), max(self.largest, ending.memory)
+        if complaint:
+            self.complaints.append(complaint)
+            print(complaint, flush=True)
+
+    def __str__(self) -> str:
+        return (
+            f"exit codes {dict(sorted(self.codes.items()))}, slowest {self.slowest:.1f} s, "
+            f"largest {self.largest / 2**20:.0f} MB, {len(self.complaints)} end badly"
+        )
+
 
 def main(words: list[str]) -> int:
-    """Run so many command lines and all hostile arguments; 1 if anything ends badly."""
-    sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
-    import commandline
-    import surface
-
+    """Run so many cases, of all three kinds; 1 if anything ends badly."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks fuzz")
-    parser.add_argument("--cases", type=int, default=200)
+    parser.add_argument("--cases", type=int, default=300)
     parser.add_argument("--seed", type=int, default=0)
     chosen = parser.parse_args(words)
     torch.set_num_threads(1)
-    complaints = [found for case in surface.cases() if (found := surface.complaint(case))]
-    print(f"{sum(1 for _ in surface.cases())} hostile arguments: {len(complaints)} end badly")
-    # Imported before the children are made, which then need not do it.
+    draw = random.Random(chosen.seed)
+    everything = list(surface.cases())
+    some = everything if len(everything) <= chosen.cases // 2 else draw.sample(everything, chosen.cases // 3)
+    wrong = [found for case in some if (found := surface.complaint(case))]
+    print(
+        "\n".join([*wrong, f"{len(some)} arguments of {len(everything)}: {len(wrong)} end badly"]), flush=True
+    )
+    _ready()
+    lines = (chosen.cases - len(some)) // 2
+    files = chosen.cases - len(some) - lines
+    with tempfile.TemporaryDirectory() as place:
+        spoken = _lines(draw, lines, Path(place))
+        print(f"{lines} command lines, seed {chosen.seed}: {spoken}", flush=True)
+        read = _files(draw, files, Path(place))
+        print(f"{files} files, seed {chosen.seed}: {read}")
+    return int(bool(wrong or spoken.complaints or read.complaints))
+
+
+def _ready() -> None:
+    """Import what commands need, once for all children, and make the data of `toy` small: it has no option for that."""
     for module in pkgutil.walk_packages(torchmcl.__path__, "torchmcl."):
         if not module.name.endswith("__main__"):
             importlib.import_module(module.name)
-    draw = random.Random(chosen.seed)
-    names = sorted(commandline.commands())
-    codes: Counter[int] = Counter()
-    slowest, largest = 0.0, 0
-    with tempfile.TemporaryDirectory() as place:
-        for number in range(chosen.cases):
-            folder = Path(place) / str(number)
-            ending = commandline.run(commandline.line(draw, names[number % len(names)]), folder)
-            shutil.rmtree(folder, ignore_errors=True)
-            codes[ending.code] += 1
-            slowest, largest = max(slowest, ending.seconds), max(largest, ending.memory)
-            if ending.complaint:
-                complaints.append(ending.complaint)
-                print(ending.complaint, flush=True)
-    print(f"{chosen.cases} command lines, seed {chosen.seed}: exit codes {dict(sorted(codes.items()))}")
-    print(f"slowest {slowest:.1f} s, largest {largest / 2**20:.0f} MB, {len(complaints)} end badly")
-    return int(bool(complaints))
+    from torchmcl.toy.presets import PRESETS, Settings
+
+    PRESETS["paper"] = Settings("paper", training_samples=4000, validation_samples=1000, epochs=2, units=32)
+
+
+def _lines(draw: random.Random, cases: int, place: Path) -> Tally:
+    tally, names = Tally(), sorted(commandline.commands())
+    for number in range(cases):
+        folder = place / f"line{number}"
+        commandline.prepare(folder)
+        ending = commandline.run(commandline.line(draw, names[number % len(names)]), folder)
+        shutil.rmtree(folder, ignore_errors=True)
+        tally.add(ending, ending.complaint)
+    return tally
+
+
+def _files(draw: random.Random, cases: int, place: Path) -> Tally:
+    tally, worlds = Tally(), place / "worlds"
+    readers = foreign.make_worlds(worlds) if cases else ()
+    for number in range(cases):
+        case = foreign.draw_case(draw, readers, worlds)
+        tally.add(*foreign.complaint(case, worlds, place / f"file{number}"))
+    return tally

@@ -5,44 +5,38 @@ by itself; what it wrote must be the same, byte for byte, and nothing half writt
 """
 
 import argparse
+import contextlib
 import hashlib
+import importlib
 import math
 import os
+import pkgutil
 import random
 import re
 import shutil
 import signal
-import subprocess
 import sys
 import tempfile
 import time
 from collections import Counter
 from pathlib import Path
 
-TOY = """
-from pathlib import Path
-from rich.console import Console
-from torchmcl.toy.experiment import toy
-from torchmcl.toy.presets import Settings
-small = Settings("small", training_samples=4000, validation_samples=1000, epochs=8, units=32)
-toy(small, seed=0, seeds=1, out=Path("out"), animate=False, console=Console(), ensembles=False, size=10)
-"""
-"""What `torchmcl toy` does, with fewer samples: the command has the sizes of the paper only."""
+import torch
+
+import torchmcl
 
 SETTINGS = ("scale=smoke", "data=simulated", "trainer.threads=1")
-MODULE = ("-m", "torchmcl")
 COMMANDS: dict[str, tuple[str, ...]] = {
-    "toy": ("-c", TOY),
-    "train": (*MODULE, "train", *SETTINGS, "run=out"),
+    "toy": ("toy", "--no-ensembles", "--out", "out"),
+    "train": ("train", *SETTINGS, "run=out"),
     "fit": (
-        *MODULE, "fit", "table.csv", "--target", "y", "--members", "2", "--hypotheses", "4", "--epochs", "60",
-        "--out", "out",
+        "fit", "table.csv", "--target", "y", "--members", "2", "--hypotheses", "4", "--epochs", "60", "--out", "out",
     ),
     "trajectories": (
-        *MODULE, "trajectories", "tracks", "--scene", "none", "--seeds", "1", "--steps", "60", "--out", "out",
+        "trajectories", "tracks", "--scene", "none", "--seeds", "1", "--steps", "60", "--out", "out",
     ),
-    "simulate": (*MODULE, "simulate", "out", "--recordings", "2", "--duration", "1", "--workers", "1"),
-    "classify": (*MODULE, "classify", "--task", "few", "--seeds", "1", "--images", "50", "--out", "out"),
+    "simulate": ("simulate", "out", "--recordings", "2", "--duration", "1", "--workers", "1"),
+    "classify": ("classify", "--task", "few", "--seeds", "1", "--images", "50", "--out", "out"),
 }  # fmt: skip
 VARYING = (".log", ".pdf")
 """Files that hold a date or a time; those of TensorBoard have them in their names."""
@@ -58,6 +52,7 @@ def main(words: list[str]) -> int:
     chosen = parser.parse_args(words)
     draw = random.Random(chosen.seed)
     names = chosen.command or list(COMMANDS)
+    _ready()
     wanted, times, wrong = {}, {}, 0
     runs: Counter[str] = Counter()
     kills: Counter[str] = Counter()
@@ -106,18 +101,60 @@ def _walk(draw: random.Random) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _start(name: str, folder: Path) -> subprocess.Popen[bytes]:
-    return subprocess.Popen(
-        [sys.executable, *COMMANDS[name]],
-        cwd=folder, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True,
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
-    )  # fmt: skip
+def _ready() -> None:
+    """Import what commands need, once for all of them, and make the data of `toy` small: it has no option for that."""
+    torch.set_num_threads(1)
+    for module in pkgutil.walk_packages(torchmcl.__path__, "torchmcl."):
+        if not module.name.endswith("__main__"):
+            importlib.import_module(module.name)
+    from torchmcl.toy.presets import PRESETS, Settings
+
+    PRESETS["paper"] = Settings("paper", training_samples=4000, validation_samples=1000, epochs=8, units=32)
+
+
+def _start(name: str, folder: Path) -> int:
+    """The number of a child that runs the command in a group of its own."""
+    child = os.fork()
+    if child:
+        return child
+    code = 99
+    try:
+        os.setsid()
+        os.chdir(folder)
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        for handle in (1, 2):
+            os.dup2(nowhere, handle)
+        sys.argv = ["torchmcl", *COMMANDS[name]]
+        from torchmcl.cli import main
+
+        main()
+        code = 0
+    except SystemExit as end:
+        code = end.code if isinstance(end.code, int) else 1
+    finally:
+        os._exit(code)
+
+
+def _ended(child: int, seconds: float) -> int | None:
+    """The exit code; `None` where it was killed after so many seconds."""
+    started = time.monotonic()
+    while time.monotonic() - started < seconds:
+        done, status = os.waitpid(child, os.WNOHANG)
+        if done:
+            return os.waitstatus_to_exitcode(status)
+        time.sleep(0.002)
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(child, signal.SIGKILL)  # the group: workers of a command end with it
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(child, signal.SIGKILL)
+    os.waitpid(child, 0)
+    return None
 
 
 def _undisturbed(name: str) -> tuple[dict[str, str], float]:
     folder = _prepared()
     started = time.monotonic()
-    code = _start(name, folder).wait()
+    code = _ended(_start(name, folder), math.inf)
     seconds = time.monotonic() - started
     assert code == 0, f"{name} ended with {code}"
     return _digests(folder), seconds
@@ -126,16 +163,11 @@ def _undisturbed(name: str) -> tuple[dict[str, str], float]:
 def _disturbed(name: str, seconds: float, draw: random.Random) -> tuple[dict[str, str], int]:
     folder = _prepared()
     for count in range(MOST_KILLS + 1):
-        process = _start(name, folder)
-        try:
-            code = process.wait(None if count == MOST_KILLS else draw.uniform(0.2, 1.2) * seconds)
-        except subprocess.TimeoutExpired:
-            # The group: workers of a command end with it.
-            os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
-            continue
-        assert code == 0, f"{name} ended with {code} after {count} kills"
-        break
+        limit = math.inf if count == MOST_KILLS else draw.uniform(0, 1.2) * seconds
+        code = _ended(_start(name, folder), limit)
+        if code is not None:
+            break
+    assert code == 0, f"{name} ended with {code} after {count} kills"
     return _digests(folder), count
 
 

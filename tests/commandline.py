@@ -1,5 +1,6 @@
 """Hostile command lines, built from the signatures of the commands, each run in a process of its own."""
 
+import contextlib
 import inspect
 import os
 import random
@@ -24,9 +25,13 @@ WORDS: dict[type, list[str]] = {
            "/dev/full", "/proc/none", "file/x", "a" * 300, "\udc80", "[bold]x", ".", ""],
 }  # fmt: skip
 GOOD = (0, 2, 130, 143)
-STARTED = 4.0
-"""Seconds after which a command that works is interrupted."""
+WORK, IDLE = 1.0, 4.0
+"""Seconds of computing after which a command that works is interrupted, and of waiting beyond them."""
+SECRET = "value-of-the-secret"
+"""Of an environment variable, which no command may write or print."""
 MEMORY = 2 * 2**30
+LONGEST = 6000
+"""Characters of a sentence: that of a word or a name which it repeats."""
 
 
 @dataclass(frozen=True)
@@ -46,9 +51,17 @@ class Ending:
         if "Traceback" in self.printed:
             return f"{what}: a traceback, {self.printed.strip().splitlines()[-1][:200]}"
         if self.code not in GOOD:
-            return f"{what}: ended with {self.code}"
-        if self.code == 2 and not self.printed.strip():
-            return f"{what}: ended with 2 and says nothing"
+            return f"{what}: ended with {self.code}, {self.printed.strip()[-200:]}"
+        if self.code == 2:
+            *_, last = self.printed.strip().splitlines() or [""]
+            if not last.startswith("torchmcl: ") or self.printed.count("torchmcl: ") != 1:
+                return (
+                    f"{what}: ended with 2 and other words than one sentence, {self.printed.strip()[-200:]}"
+                )
+            if len(last) > LONGEST or not last.isprintable():
+                return f"{what}: its sentence has {len(last)} characters or unprintable ones, {last[:200]!r}"
+        if SECRET in self.printed:
+            return f"{what}: printed a variable of the environment"
         if self.memory > MEMORY:
             return f"{what}: took {self.memory / 2**20:.0f} MB"
         return None
@@ -92,8 +105,8 @@ def line(draw: random.Random, name: str) -> tuple[str, ...]:
 
 
 def prepare(folder: Path) -> None:
-    """The hostile files that words name."""
-    (folder / "folder").mkdir()
+    """A folder with the hostile files that words name."""
+    (folder / "folder").mkdir(parents=True)
     (folder / "file").write_text("text")
     (folder / "empty.json").write_text("")
     (folder / "deep.json").write_text("[" * 10_000)
@@ -102,10 +115,18 @@ def prepare(folder: Path) -> None:
     (folder / "link").symlink_to(folder / "nowhere")
 
 
-def run(words: tuple[str, ...], folder: Path, seconds: float = 60.0) -> Ending:
-    """Run a command line in a child of this process, interrupt it when it has begun to work, kill it in the end."""
-    folder.mkdir()
-    prepare(folder)
+def run(words: tuple[str, ...], folder: Path, seconds: float = 60.0, work: float = WORK) -> Ending:
+    """Run a command line in a child of this process, interrupt it when it has begun to work, kill it in the end.
+
+    Args:
+        words: The command and its words.
+        folder: Where it runs.
+        seconds: After which it is killed.
+        work: Seconds of computing after which it is interrupted.
+
+    Returns:
+        How it ended.
+    """
     log = folder.parent / f"{folder.name}.log"
     started = time.monotonic()
     child = os.fork()
@@ -117,21 +138,35 @@ def run(words: tuple[str, ...], folder: Path, seconds: float = 60.0) -> Ending:
         passed = time.monotonic() - started
         if done:
             break
-        if passed > STARTED and not sent:
+        if not sent and (_computed(child) > work or passed > work + IDLE):
             os.kill(child, signal.SIGINT)
             sent = True
         if passed > seconds and not killed:
             os.kill(child, signal.SIGKILL)
             killed = True
         time.sleep(0.005)
-    code = os.waitstatus_to_exitcode(status)
-    return Ending(words, code, passed, usage.ru_maxrss * 1024, log.read_text(errors="replace"))
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(child, signal.SIGKILL)  # its workers, which have no more to do
+    printed = log.read_text(errors="replace") if log.exists() else ""
+    log.unlink(missing_ok=True)
+    return Ending(words, os.waitstatus_to_exitcode(status), passed, usage.ru_maxrss * 1024, printed)
+
+
+def _computed(process: int) -> float:
+    """Seconds of computing of a process."""
+    try:
+        fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return 0.0
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def _child(words: tuple[str, ...], folder: Path, log: Path) -> None:
     code = 99
     try:
+        os.setsid()
         os.chdir(folder)
+        os.environ["TORCHMCL_SECRET"] = SECRET
         stream = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
         for handle in (1, 2):
             os.dup2(stream, handle)

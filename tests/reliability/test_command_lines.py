@@ -22,10 +22,11 @@ def test_hostile_command_lines_end_well(tmp_path):
     jaxtyping.config.update("jaxtyping_disable", True)
     draw = random.Random(0)
     names = sorted(commandline.commands())
-    endings = [
-        commandline.run(commandline.line(draw, names[number % len(names)]), tmp_path / str(number))
-        for number in range(CASES)
-    ]
+    endings = []
+    for number in range(CASES):
+        commandline.prepare(tmp_path / str(number))
+        words = commandline.line(draw, names[number % len(names)])
+        endings.append(commandline.run(words, tmp_path / str(number)))
     jaxtyping.config.update("jaxtyping_disable", before)
     assert [each.complaint for each in endings if each.complaint] == []
     assert sum(each.code == 2 for each in endings) > CASES // 2

@@ -1,13 +1,13 @@
 """Ten thousand damaged files: each is read, or refused with the documented error."""
 
 import random
-import struct
 import time
 
 import numpy as np
 import pytest
 import soundfile
 
+from foreign import mutate
 from torchmcl.audio.datasets import Event, open_sound
 from torchmcl.audio.datasets.description import HEADER, read_description
 from torchmcl.audio.datasets.sound import read_header
@@ -15,31 +15,6 @@ from torchmcl.audio.datasets.tut import label
 from torchmcl.errors import UserError
 
 SOUNDS, TEXTS = 5000, 5000
-EXTREME = [0, 1, 0x7F, 0x80, 0xFF]
-WORDS = [0, 1, 2**15, 2**16 - 1, 2**31 - 1, 2**31, 2**32 - 1]
-
-
-def mutate(content: bytes, draw: random.Random) -> bytes:
-    """One to four changes of any kind that happens to files: bits, bytes, numbers, cuts, copies, insertions."""
-    data = bytearray(content)
-    for _ in range(draw.randint(1, 4)):
-        at = draw.randrange(max(len(data), 1))
-        kind = draw.randrange(7)
-        if kind == 0 and data:
-            data[at] ^= 1 << draw.randrange(8)
-        elif kind == 1 and data:
-            data[at] = draw.choice([*EXTREME, draw.randrange(256)])
-        elif kind == 2:
-            data[at : at + 4] = struct.pack("<I", draw.choice([*WORDS, draw.getrandbits(32)]))
-        elif kind == 3:
-            del data[at:]
-        elif kind == 4:
-            del data[at : at + draw.randint(1, 8)]
-        elif kind == 5:
-            data[at:at] = data[at : at + draw.randint(1, 64)] * draw.randint(1, 3)
-        else:
-            data[at:at] = draw.randbytes(draw.randint(1, 8))
-    return bytes(data)
 
 
 def seeds(folder):
