@@ -41,6 +41,7 @@ class Ending:
     words: tuple[str, ...]
     code: int
     seconds: float
+    computed: float
     memory: int
     printed: str
 
@@ -115,7 +116,9 @@ def prepare(folder: Path) -> None:
     (folder / "link").symlink_to(folder / "nowhere")
 
 
-def run(words: tuple[str, ...], folder: Path, seconds: float = 60.0, work: float = WORK) -> Ending:
+def run(
+    words: tuple[str, ...], folder: Path, seconds: float = 60.0, work: float = WORK, idle: float = IDLE
+) -> Ending:
     """Run a command line in a child of this process, interrupt it when it has begun to work, kill it in the end.
 
     Args:
@@ -123,6 +126,7 @@ def run(words: tuple[str, ...], folder: Path, seconds: float = 60.0, work: float
         folder: Where it runs.
         seconds: After which it is killed.
         work: Seconds of computing after which it is interrupted.
+        idle: Seconds beyond them after which it is interrupted though it has computed less.
 
     Returns:
         How it ended.
@@ -138,7 +142,7 @@ def run(words: tuple[str, ...], folder: Path, seconds: float = 60.0, work: float
         passed = time.monotonic() - started
         if done:
             break
-        if not sent and (_computed(child) > work or passed > work + IDLE):
+        if not sent and (_computed(child) > work or passed > work + idle):
             os.kill(child, signal.SIGINT)
             sent = True
         if passed > seconds and not killed:
@@ -149,7 +153,8 @@ def run(words: tuple[str, ...], folder: Path, seconds: float = 60.0, work: float
         os.killpg(child, signal.SIGKILL)  # its workers, which have no more to do
     printed = log.read_text(errors="replace") if log.exists() else ""
     log.unlink(missing_ok=True)
-    return Ending(words, os.waitstatus_to_exitcode(status), passed, usage.ru_maxrss * 1024, printed)
+    computed = usage.ru_utime + usage.ru_stime
+    return Ending(words, os.waitstatus_to_exitcode(status), passed, computed, usage.ru_maxrss * 1024, printed)
 
 
 def _computed(process: int) -> float:

@@ -274,8 +274,10 @@ def complaint(case: Case, worlds: Path, folder: Path) -> tuple[commandline.Endin
     work = folder / "a" / "b"
     shutil.copytree(worlds / case.reader.world, work)
     case.apply(work / case.path)
-    ending = commandline.run(case.reader.words, work)
+    ending = commandline.run(case.reader.words, work, idle=20.0)
     wrong = ending.complaint
+    if wrong is None and ending.code == 130 and ending.computed < commandline.WORK / 2:
+        wrong = "waits for something that does not come"
     if wrong is None and [path.name for path in folder.rglob("*") if work not in path.parents] != ["a", "b"]:
         wrong = (
             f"wrote outside: {sorted(path.name for path in folder.rglob('*') if work not in path.parents)}"

@@ -9,6 +9,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from safetensors.torch import load_file, save_file
 
 from torchmcl import trajectories
 from torchmcl.errors import UserError
@@ -191,19 +192,35 @@ def test_broken_models_are_refused(tmp_path, untrained):
     config = json.loads((tmp_path / "config.json").read_text())
     for change, message in (
         ({"format": "other"}, "format is 'other'"),
-        ({"architecture": {"width": 8}}, "holds no forecaster"),
-        ({"architecture": {"wide": 8}}, "holds no forecaster"),
-        ({"adjustment": {}}, "holds no forecaster"),
+        ({"architecture": {"width": 8}}, "is not as the network of config.json has it"),
+        ({"architecture": {"wide": 8}}, "architecture.wide is unknown"),
+        ({"architecture": {"width": "x"}}, "architecture.width is 'x', must be int"),
+        ({"architecture": {"width": 10**30}}, "width must be at most 10000"),
+        ({"architecture": {"width": 10_000, "blocks": 100}}, "parameters, at most 200000000 are read"),
+        ({"architecture": {"attention": 64, "heads": 5}}, "must be a multiple of heads"),
+        ({"architecture": None}, "architecture is missing"),
+        ({"adjustment": {}}, "adjustment.temperature is missing"),
+        ({"adjustment": {"temperature": 0.0, "widths": [1.0] * 12}}, "temperature must be between"),
+        ({"adjustment": {"temperature": 1.0, "widths": [1.0]}}, "widths has 1 numbers, must have 12"),
     ):
         (tmp_path / "config.json").write_text(json.dumps({**config, **change}))
         with pytest.raises(UserError, match=message):
             Forecaster.from_pretrained(tmp_path)
     (tmp_path / "config.json").write_text("[" * 100_000)
-    with pytest.raises(UserError, match="holds no forecaster"):
+    with pytest.raises(UserError, match=r"config\.json: "):
         Forecaster.from_pretrained(tmp_path)
     (tmp_path / "config.json").write_text(json.dumps(config))
     (tmp_path / "model.safetensors").write_bytes(b"broken")
-    with pytest.raises(UserError, match="holds no forecaster"):
+    with pytest.raises(UserError, match=r"model\.safetensors: "):
+        Forecaster.from_pretrained(tmp_path)
+
+
+def test_weights_that_are_no_numbers_are_refused(tmp_path, untrained):
+    untrained.save(tmp_path)
+    weights = load_file(tmp_path / "model.safetensors")
+    weights["steps.bias"][0] = torch.nan
+    save_file(weights, tmp_path / "model.safetensors")
+    with pytest.raises(UserError, match=r"model\.safetensors: steps\.bias holds values that are not finite"):
         Forecaster.from_pretrained(tmp_path)
 
 

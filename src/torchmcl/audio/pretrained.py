@@ -9,9 +9,8 @@ from dataclasses import MISSING, asdict, dataclass, fields
 from pathlib import Path
 from typing import Any, get_args
 
-from safetensors import SafetensorError, safe_open
-from safetensors.torch import load_file, save
-from torch import Tensor, nn
+from safetensors.torch import save
+from torch import nn
 
 from torchmcl.audio.features import Content, StftFeatures
 from torchmcl.audio.roomnet import COUNTS, RoomNet
@@ -20,19 +19,14 @@ from torchmcl.ensemble import Ensemble
 from torchmcl.errors import UserError
 from torchmcl.heads import Scores
 from torchmcl.runs.files import atomic, write_json
+from torchmcl.runs.weights import MOST_PARAMETERS, load_weights
 
-__all__ = ["CONFIG", "WEIGHTS", "NetworkDescription", "load_pretrained", "load_weights", "save_pretrained"]
+__all__ = ["CONFIG", "WEIGHTS", "NetworkDescription", "load_pretrained", "save_pretrained"]
 
 CONFIG, WEIGHTS = "config.json", "model.safetensors"
 
 LARGEST_CONFIG = 1 << 16
 """Bytes of `config.json`."""
-
-MOST_PARAMETERS = 200_000_000
-"""Of all members together; the network of the paper has 1.5 million."""
-
-LARGEST_WEIGHT = 1e6
-"""Weights and statistics of trained networks stay far below."""
 
 FRAMES = 25
 """Frames of 20 ms in a chunk."""
@@ -239,43 +233,6 @@ def save_pretrained(folder: str | Path, description: NetworkDescription, network
     content = save({name: value.cpu().contiguous() for name, value in network.state_dict().items()})
     with atomic(folder / WEIGHTS) as temporary:
         temporary.write_bytes(content)
-
-
-def load_weights(network: nn.Module, path: str | Path) -> None:
-    """Read the weights of a network, checked before they are loaded.
-
-    Args:
-        network: Whose weights are replaced.
-        path: A safetensors file with exactly the names, shapes and types of the network's weights, and values
-            that are finite and at most a million.
-    """
-    path = Path(path)
-    expected = network.state_dict()
-    try:
-        with safe_open(path, framework="pt") as stream:
-            shapes = {name: tuple(stream.get_slice(name).get_shape()) for name in stream.keys()}  # noqa: SIM118
-        unlike = sorted(shapes.keys() ^ expected.keys())
-        unlike += [name for name, value in expected.items() if shapes.get(name) != tuple(value.shape)]
-        if unlike:
-            raise UserError(f"{path}: {unlike[0]} is not as the network of {CONFIG} has it")
-        weights = load_file(path)
-    except (SafetensorError, OSError) as error:
-        raise UserError(f"{path}: {str(error).splitlines()[0]}") from None
-    for name, value in weights.items():
-        if value.dtype != expected[name].dtype:
-            raise UserError(f"{path}: {name} is {value.dtype}, must be {expected[name].dtype}")
-        if not _is_plausible(name, value):
-            raise UserError(f"{path}: {name} holds values that are not finite or out of all proportion")
-    network.load_state_dict(weights)
-
-
-def _is_plausible(name: str, value: Tensor) -> bool:
-    if not value.numel():
-        return True
-    low, high = value.double().aminmax()
-    least = 0.0 if name.endswith("running_var") else -LARGEST_WEIGHT
-    most = math.inf if name.endswith("num_batches_tracked") else LARGEST_WEIGHT
-    return bool(least <= low) and bool(high <= most)
 
 
 def _read_json(path: Path) -> Any:

@@ -112,6 +112,13 @@ def _run(received: list[int]) -> int:
         return 128 + (received or [signal.SIGINT])[0]
 
 
+LONGEST = 2000
+"""Characters of a sentence: whatever a file or a name holds, a person must be able to read it."""
+
+
 def _refuse(sentence: str) -> int:
-    print(f"torchmcl: {sentence}", file=sys.stderr)
+    shown = "".join(each if each.isprintable() else ascii(each)[1:-1] for each in sentence)
+    if len(shown) > LONGEST:
+        shown = f"{shown[: LONGEST // 2]} ... {shown[-LONGEST // 2 :]}"
+    print(f"torchmcl: {shown}", file=sys.stderr)
     return 2

@@ -6,7 +6,7 @@ from typing import ClassVar
 
 from torch import nn
 
-from torchmcl.audio.pretrained import load_pretrained, load_weights
+from torchmcl.audio.pretrained import load_pretrained
 from torchmcl.errors import UserError
 from torchmcl.experiments.build import describe_network
 from torchmcl.experiments.config import Config, from_plain, read_yaml, to_plain
@@ -15,6 +15,7 @@ from torchmcl.runs.files import read_json, write_json
 from torchmcl.runs.folder import CONFIG, METRICS, MODEL, SETTINGS
 from torchmcl.runs.records import Record, read_record, write_record
 from torchmcl.runs.records import from_plain as record_from_plain
+from torchmcl.runs.weights import load_weights
 
 __all__ = ["RunMetrics", "TrainingRecord", "load_network", "load_settings", "read_metrics", "update_run"]
 

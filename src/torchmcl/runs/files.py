@@ -145,6 +145,8 @@ def read_json(path: str | Path, *, limit: int = 64 * 2**20) -> Any:
         Plain values, nested at most 100 deep; numbers are finite.
     """
     path = Path(path)
+    if path.exists() and not path.is_file():
+        raise UserError(f"{path}: is no file")
     if path.stat().st_size > limit:
         raise UserError(f"{path}: has {path.stat().st_size} bytes, at most {limit} are read")
     try:

@@ -128,12 +128,17 @@ def _typed(value: Any, hint: Any, name: str) -> Any:
         return _sequence(value, origin, arguments, name)
     if origin is dict and isinstance(value, dict):
         return {key: _typed(each, arguments[1], f"{name}.{key}") for key, each in value.items()}
-    if hint is float and isinstance(value, int | float) and not isinstance(value, bool):
+    if hint is float and isinstance(value, int | float) and not isinstance(value, bool) and _fits(value):
         return float(value)
     if hint in (int, str, bool, NoneType, dict, list) and type(value) is hint:
         return value
     expected = getattr(hint, "__name__", None) if origin is None else str(hint)
     raise UserError(f"{name} is {_named(value)}, must be {expected}")
+
+
+def _fits(value: int | float) -> bool:
+    """Whether it is a number of floating point; integers may be beyond all of them."""
+    return isinstance(value, float) or abs(value) <= 2**1023
 
 
 def _one_of(value: Any, hints: tuple[Any, ...], name: str) -> Any:

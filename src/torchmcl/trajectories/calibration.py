@@ -7,11 +7,16 @@ from jaxtyping import Float
 from scipy.optimize import minimize_scalar
 from torch import Tensor
 
+from torchmcl.errors import check_number
 from torchmcl.hypotheses import Hypotheses
 from torchmcl.trajectories.measures import kernel_nll, nearest
 from torchmcl.trajectories.windows import PREDICTED
 
 __all__ = ["Adjustment", "adjustment_of"]
+
+
+LEAST = 1e-6
+"""Of temperature and widths, and of their reciprocals: fitted ones are far from it."""
 
 
 @dataclass(frozen=True)
@@ -26,6 +31,13 @@ class Adjustment:
 
     temperature: float = 1.0
     widths: tuple[float, ...] = tuple(0.1 * step for step in range(1, PREDICTED + 1))
+
+    def __post_init__(self) -> None:
+        check_number("temperature", self.temperature, LEAST, 1 / LEAST)
+        if len(self.widths) != PREDICTED:
+            raise ValueError(f"widths has {len(self.widths)} numbers, must have {PREDICTED}")
+        for width in self.widths:
+            check_number("each of widths", width, LEAST, 1 / LEAST)
 
 
 def adjustment_of(

@@ -1,6 +1,5 @@
 """K futures with probabilities for pedestrians, by a trained network."""
 
-import json
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -8,12 +7,14 @@ from typing import Any
 
 import torch
 from jaxtyping import Float, Int
-from safetensors import SafetensorError
-from safetensors.torch import load_file, save
+from safetensors.torch import save
 from torch import Tensor
 
 from torchmcl.errors import UserError
 from torchmcl.hypotheses import Hypotheses
+from torchmcl.runs.files import atomic, read_json, write_json
+from torchmcl.runs.records import from_plain
+from torchmcl.runs.weights import MOST_PARAMETERS, load_weights
 from torchmcl.trajectories.calibration import Adjustment, adjustment_of
 from torchmcl.trajectories.features import Seen, speed_unit
 from torchmcl.trajectories.measures import single_answer
@@ -30,6 +31,8 @@ BUNDLED = Path(__file__).parents[1] / "models" / "futures"
 
 FORMAT = "torchmcl-forecaster-1"
 BATCH = 4096
+LARGEST_CONFIG = 1 << 16
+"""Bytes of `config.json`."""
 
 
 class Forecaster:
@@ -227,8 +230,6 @@ class Forecaster:
             folder: Made where missing.
             about: Anything worth knowing about the model that JSON can hold.
         """
-        from torchmcl.runs.files import atomic, write_json
-
         network = self._trained()
         with atomic(Path(folder) / "model.safetensors") as path:
             path.write_bytes(save(network.state_dict()))
@@ -253,26 +254,12 @@ class Forecaster:
             The forecaster.
         """
         folder = Path(BUNDLED if folder is None else folder)
-        try:
-            config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
-            if config["format"] != FORMAT:
-                raise UserError(
-                    f"{folder / 'config.json'}: format is {config['format']!r}, must be {FORMAT!r}"
-                )
-            architecture = Architecture(**config["architecture"])
-            adjustment = Adjustment(
-                float(config["adjustment"]["temperature"]), tuple(map(float, config["adjustment"]["widths"]))
-            )
-            network = FutureNetwork(architecture)
-            network.load_state_dict(load_file(folder / "model.safetensors"))
-        except FileNotFoundError as error:
-            raise UserError(
-                f"{error.filename or folder}: is missing, the folder holds no forecaster"
-            ) from None
-        except UserError:
-            raise
-        except (ValueError, KeyError, TypeError, RuntimeError, SafetensorError) as error:
-            raise UserError(f"{folder}: holds no forecaster ({str(error).splitlines()[0]})") from None
+        path = folder / "config.json"
+        for name in ("config.json", "model.safetensors"):
+            if not (folder / name).is_file():
+                raise UserError(f"{folder / name}: is missing, the folder holds no forecaster")
+        network, adjustment = _described(path)
+        load_weights(network, folder / "model.safetensors")
         return cls(network, adjustment)
 
     def _trained(self) -> FutureNetwork:
@@ -377,3 +364,27 @@ def _adamw(parameters: Any, *, lr: float, weight_decay: float) -> torch.optim.Op
         {"params": [each for each in every if each.ndim < 2], "weight_decay": 0.0},
     ]
     return torch.optim.AdamW(groups, lr=lr, fused=True)
+
+
+def _described(path: Path) -> tuple[FutureNetwork, Adjustment]:
+    """The network that `config.json` describes, without its weights, and the adjustment; both are checked."""
+    config = read_json(path, limit=LARGEST_CONFIG)
+    if not isinstance(config, dict) or config.get("format") != FORMAT:
+        found = config.get("format") if isinstance(config, dict) else None
+        raise UserError(f"{path}: format is {found!r}, must be {FORMAT!r}")
+    try:
+        for name in ("architecture", "adjustment"):
+            if not isinstance(config.get(name), dict):
+                raise UserError(f"{name} is missing")
+        for name in ("temperature", "widths"):
+            if name not in config["adjustment"]:
+                raise UserError(f"adjustment.{name} is missing")
+        architecture = from_plain(Architecture, config["architecture"], "architecture.")
+        adjustment = from_plain(Adjustment, config["adjustment"], "adjustment.")
+        with torch.device("meta"):
+            parameters = sum(weight.numel() for weight in FutureNetwork(architecture).parameters())
+        if parameters > MOST_PARAMETERS:
+            raise UserError(f"architecture has {parameters} parameters, at most {MOST_PARAMETERS} are read")
+    except UserError as error:
+        raise UserError(f"{path}: {error}") from None
+    return FutureNetwork(architecture), adjustment

@@ -7,6 +7,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn.functional import linear
 
+from torchmcl.errors import check_integer, check_number
 from torchmcl.hypotheses import Hypotheses
 from torchmcl.trajectories.features import NEIGHBOR_FEATURES, ROUGHNESS_FEATURES, WALK_FEATURES, Seen
 from torchmcl.trajectories.windows import PREDICTED
@@ -37,6 +38,19 @@ class Architecture:
     attention: int = 64
     heads: int = 4
     roughness: bool = True
+
+    def __post_init__(self) -> None:
+        for name, least, most in (
+            ("hypotheses", 1, 10_000),
+            ("width", 1, 10_000),
+            ("blocks", 0, 100),
+            ("attention", 1, 10_000),
+            ("heads", 1, 100),
+        ):
+            check_integer(name, getattr(self, name), least, most)
+        check_number("dropout", self.dropout, 0, 1)
+        if self.attention % self.heads:
+            raise ValueError(f"attention is {self.attention}, must be a multiple of heads, {self.heads}")
 
 
 class FutureNetwork(nn.Module):
