@@ -49,6 +49,11 @@ def blocks(path: Path, language: str) -> list[str]:
 def test_blocks_of_python_run(path, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     names: dict[str, object] = {}
+    if path.stem == "export":
+        # Shape types, which tests check, fix the lengths that a traced network is to leave open.
+        program = "\n".join(blocks(path, "python"))
+        subprocess.run([sys.executable, "-c", program], check=True, timeout=300)
+        return
     for block in blocks(path, "python"):
         exec(compile(block, str(path), "exec"), names)
 

@@ -16,7 +16,7 @@ LAYERS = {
         "errors", "heads", "hypotheses", "likelihood", "losses", "metrics", "mixtures", "plots", "regions", "transport",
         "voronoi",
     },
-    "training": {"runs", "training"},
+    "training": {"export", "runs", "sharing", "training"},
     "application": {"audio", "images", "tabular", "toy", "trajectories"},
     "experiments": {"experiments"},
     "command": {"__main__", "cli", "demo", "web"},

@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 from torch import nn
 
-from torchmcl import MCLRegressor, great_circle
+from torchmcl import MCLClassifier, MCLRegressor, great_circle
 from torchmcl.errors import UserError
 
 
@@ -103,3 +103,22 @@ def test_broken_weights_and_absent_files_are_named(folder, tmp_path):
     (tmp_path / "model.safetensors").write_bytes((folder / "model.safetensors").read_bytes()[:-9])
     with pytest.raises(UserError, match=r"model.safetensors: is not a complete safetensors file"):
         MCLRegressor.load(tmp_path)
+
+
+@pytest.mark.parametrize("labels", [["low", "high"], [3, 7], [False, True]])
+def test_classifiers_are_saved_with_their_labels(data, tmp_path, labels):
+    X, y = data
+    settings = {"n_hypotheses": 2, "loss": "rmcl", "hidden": (8,), "max_epochs": 2, "random_state": 0}
+    model = MCLClassifier(**settings, progress=False).fit(X, np.where(y > 0.5, *labels))
+    model.save(tmp_path)
+    again = MCLClassifier.load(tmp_path)
+    assert again.get_params() == model.get_params()
+    assert again.classes_.dtype == model.classes_.dtype
+    np.testing.assert_array_equal(again.predict_proba(X), model.predict_proba(X))
+    np.testing.assert_array_equal(again.predict(X), model.predict(X))
+    with pytest.raises(UserError, match="does not describe an MCLRegressor"):
+        MCLRegressor.load(tmp_path)
+    config = json.loads((tmp_path / "config.json").read_text())
+    (tmp_path / "config.json").write_text(json.dumps({**config, "classes": [1, "a"]}))
+    with pytest.raises(UserError, match="does not describe a model of this program"):
+        MCLClassifier.load(tmp_path)

@@ -109,14 +109,27 @@ class StftFeatures(nn.Module):
         return features.reshape(*waveform.shape[:-2], *features.shape[1:])
 
     def _features(self, waveform: Tensor) -> Tensor:
-        spectrum = self.spectrum(waveform)
+        return self.features_of(torch.view_as_real(self.spectrum(waveform)))
+
+    def features_of(self, spectrum: Float[Tensor, "batch channels frames bins 2"]) -> Tensor:
+        """The features of a transform.
+
+        Args:
+            spectrum: Real and imaginary parts.
+
+        Returns:
+            `(batch, features, frames, bins)`.
+        """
         if "intensity" in self.content:
             return _intensity(spectrum, self.band)
-        real, imaginary = torch.view_as_real(spectrum).movedim(-1, 0).contiguous()
-        magnitude, phase = torch.hypot(real, imaginary), torch.atan2(imaginary, real)
+        real, imaginary = spectrum.movedim(-1, 0).contiguous()
+        magnitude, phase = self._magnitude(real, imaginary), torch.atan2(imaginary, real)
         if self.content == "log_magnitude_phase":
             magnitude, phase = (magnitude + _FLOOR).log(), phase / math.pi
         return torch.cat([magnitude, phase], dim=-3)
+
+    def _magnitude(self, real: Tensor, imaginary: Tensor) -> Tensor:
+        return torch.hypot(real, imaginary)
 
     def spectrum(self, waveform: Tensor) -> Tensor:
         """The complex transform, before features are computed from it.
@@ -146,7 +159,7 @@ class StftFeatures(nn.Module):
 
 def _intensity(spectrum: Tensor, band: int) -> Tensor:
     # Sums of products of complex numbers, as dot products of twice as many real ones.
-    parts = torch.view_as_real(spectrum).unflatten(-2, (-1, band))
+    parts = spectrum.unflatten(-2, (-1, band))
     channels = parts.movedim(-5, 0)
     pressure, dipoles = channels[:1], channels[1:]
     turned = torch.stack([-pressure[..., 1], pressure[..., 0]], dim=-1)

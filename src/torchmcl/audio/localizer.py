@@ -14,17 +14,18 @@ from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemaining
 from torch import Tensor, nn
 
 import torchmcl
-from torchmcl.audio.calibration import Calibration, load_calibration
+from torchmcl.audio.calibration import Calibration, load_calibration, save_calibration
 from torchmcl.audio.conventions import ConventionDetector, DetectedConvention
 from torchmcl.audio.foa import Convention, convention_named, convert
 from torchmcl.audio.predictions import ENDINGS, Frames, Localization, follow, write_predictions
-from torchmcl.audio.pretrained import load_pretrained
+from torchmcl.audio.pretrained import NetworkDescription, load_pretrained, save_pretrained
 from torchmcl.audio.roomnet import COUNTS, CountedHypotheses
 from torchmcl.audio.streaming import ORDERS, Blender, Reader, read_array, read_file, resampled, windows
 from torchmcl.audio.targets import HOP
 from torchmcl.audio.tracks import OPERATING_POINTS, Prefer
 from torchmcl.errors import UserError
 from torchmcl.runs.outputs import claim_outputs
+from torchmcl.sharing.hub import Shared, fetched
 
 __all__ = [
     "BUNDLED_MODEL",
@@ -92,7 +93,7 @@ def listening_named(prefer: str, *, turns: int = 1, causal: bool = False) -> Lis
     raise UserError(f"prefer is {prefer!r}, must be one of {', '.join(OPERATING_POINTS)}")
 
 
-class Localizer:
+class Localizer(Shared):
     """Directions over time in first-order Ambisonics.
 
     Args:
@@ -128,33 +129,57 @@ class Localizer:
         self.method = method
         self.device = torch.device(device)
         self.calibration = calibration
+        self.description: NetworkDescription | None = None
 
     @classmethod
     def from_pretrained(
-        cls, folder: str | Path = BUNDLED_MODEL, *, device: str | torch.device = "cpu"
+        cls,
+        folder: str | Path = BUNDLED_MODEL,
+        *,
+        device: str | torch.device = "cpu",
+        revision: str | None = None,
     ) -> "Localizer":
         """Read a trained model.
 
         Args:
-            folder: Of a finished run or of a saved model; the bundled model by default.
+            folder: Of a finished run or of a saved model, or `"owner/name"` on the Hugging Face Hub; the bundled model
+                by default.
             device: Where the network runs.
+            revision: A branch, tag or commit on the Hub.
 
         Returns:
             A localizer with its network.
         """
+        folder = fetched(folder, revision)
         description, network = load_pretrained(folder)
         if description.scores is None or description.members > 1:
             raise UserError(
                 f"{folder}: the method {description.method} has no scores; "
                 "localization needs a scored method such as transport_rmcl"
             )
-        return cls(
+        made = cls(
             network,
             description.sample_rate,
             method=description.method,
             device=device,
             calibration=load_calibration(folder),
         )
+        made.description = description
+        return made
+
+    def save(self, folder: str | Path) -> None:
+        """Write `model.safetensors`, `config.json`, `calibration.json` where there is one, and a card, `README.md`.
+
+        Args:
+            folder: Made where it is missing.
+        """
+        if self.description is None:
+            raise UserError(
+                "the localizer cannot be saved: its network has no description, as those of a folder have"
+            )
+        save_pretrained(folder, self.description, self.network)
+        if self.calibration is not None:
+            save_calibration(folder, self.calibration)
 
     def __call__(
         self,

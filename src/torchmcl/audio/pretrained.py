@@ -20,8 +20,9 @@ from torchmcl.errors import UserError
 from torchmcl.heads import Scores
 from torchmcl.runs.files import atomic, write_json
 from torchmcl.runs.weights import MOST_PARAMETERS, load_weights
+from torchmcl.sharing.cards import Card, write_card
 
-__all__ = ["CONFIG", "WEIGHTS", "NetworkDescription", "load_pretrained", "save_pretrained"]
+__all__ = ["CONFIG", "WEIGHTS", "NetworkDescription", "load_pretrained", "save_pretrained", "sound_card"]
 
 CONFIG, WEIGHTS = "config.json", "model.safetensors"
 
@@ -221,7 +222,7 @@ def load_pretrained(folder: str | Path) -> tuple[NetworkDescription, nn.Module]:
 
 
 def save_pretrained(folder: str | Path, description: NetworkDescription, network: nn.Module) -> None:
-    """Write a trained network; the weights come last, so that a folder with weights is complete.
+    """Write a trained network and its card; the weights come after the description: a folder with them is complete.
 
     Args:
         folder: Made where missing.
@@ -233,6 +234,26 @@ def save_pretrained(folder: str | Path, description: NetworkDescription, network
     content = save({name: value.cpu().contiguous() for name, value in network.state_dict().items()})
     with atomic(folder / WEIGHTS) as temporary:
         temporary.write_bytes(content)
+    write_card(folder, sound_card(description))
+
+
+def sound_card(description: NetworkDescription) -> Card:
+    """The card of a trained network.
+
+    Args:
+        description: Of the network.
+    """
+    return Card(
+        f"Directions of sounds ({description.architecture}, {description.method})",
+        "other",
+        f"{description.hypotheses} hypotheses for the directions of sources at each frame of 20 ms, from first-order "
+        f"Ambisonics (ACN, N3D) at {description.sample_rate} Hz.",
+        'from torchmcl.audio import Localizer\n\nlocalizer = Localizer.from_pretrained("FOLDER")\n'
+        "directions, scores, times = localizer(sound, sample_rate)",
+        "It knows rooms and sounds like those it was trained on: measure it on recordings of your own before you "
+        "rely on it.",
+        ("sound-source-localization", "ambisonics"),
+    )
 
 
 def _read_json(path: Path) -> Any:

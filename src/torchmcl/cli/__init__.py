@@ -12,7 +12,7 @@ from typing import Annotated, Any
 
 import typer
 
-from torchmcl.cli import audio, classify, demo, doctor, experiments, tabular, toy, trajectories, web
+from torchmcl.cli import audio, classify, demo, doctor, experiments, export, tabular, toy, trajectories, web
 from torchmcl.errors import UserError
 
 __all__ = ["GROUPS", "app", "main"]
@@ -26,6 +26,7 @@ GROUPS = (
     classify,
     toy,
     experiments,
+    export,
     doctor,
 )
 

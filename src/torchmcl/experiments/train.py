@@ -11,6 +11,7 @@ from lightning.pytorch.utilities import rank_zero_only
 from torch import distributed, nn
 
 from torchmcl.audio.datamodule import AudioDataModule
+from torchmcl.audio.pretrained import sound_card
 from torchmcl.distances import great_circle, great_circle_swapped
 from torchmcl.errors import UserError
 from torchmcl.experiments.build import (
@@ -28,6 +29,7 @@ from torchmcl.metrics import EarthMoversDistance, OracleError
 from torchmcl.runs.files import read_json, sweep, write_json
 from torchmcl.runs.folder import CHECKPOINT, MODEL, RunFolder
 from torchmcl.runs.records import read_record, write_record
+from torchmcl.sharing.cards import write_card
 from torchmcl.training import Hardware, History, Optimization, collapse, fit
 
 __all__ = ["evaluate_run", "member_seeds", "prepare", "resume", "run_folder", "train"]
@@ -248,6 +250,7 @@ def _save(
         own.load_state_dict(member.state_dict())
     run.write(TrainingRecord(sum(seconds for _, seconds in members)))
     run.save_model(network, description)
+    write_card(run.path, sound_card(description))
     for number in range(len(members)):
         (run.path / f"member{number}" / CHECKPOINT).unlink(missing_ok=True)
 

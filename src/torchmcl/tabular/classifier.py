@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,7 @@ from torchmcl.ensemble import members_loss
 from torchmcl.errors import check_choice, check_integer, check_number
 from torchmcl.hypotheses import Hypotheses, Link
 from torchmcl.losses import mcl_loss, rmcl_loss
+from torchmcl.sharing.hub import Shared, fetched
 from torchmcl.tabular.columns import Columns
 from torchmcl.tabular.members import SCORED_AT_ONCE, MemberBatches, ring
 from torchmcl.tabular.network import ACTIVATIONS, Readout, SeparateMembers, StackedMembers
@@ -61,7 +63,7 @@ class ClassMembers(nn.Module):
         return Hypotheses(points, logits, self.link)
 
 
-class MCLClassifier(ClassifierMixin, BaseEstimator):
+class MCLClassifier(Shared, ClassifierMixin, BaseEstimator):
     """Classification with K answers for each row, each of them a distribution over the classes.
 
     K small networks are trained together, and each becomes a specialist of some of the classes. Their average, weighted
@@ -154,7 +156,7 @@ class MCLClassifier(ClassifierMixin, BaseEstimator):
         Returns:
             The estimator itself.
         """
-        self._check_settings()
+        self.check_settings()
         with _unchanged_on_failure(self):
             rows = self._read(X, y, sample_weight)
             self.columns_ = Columns.fit(rows.table, rows.weights)
@@ -216,6 +218,44 @@ class MCLClassifier(ClassifierMixin, BaseEstimator):
         best = self.predict_log_proba(X).argmax(-1)
         return self.classes_[best]
 
+    def save(self, folder: str | Path) -> None:
+        """Write the fitted model to a folder: `model.safetensors`, `config.json` and a card, `README.md`.
+
+        Args:
+            folder: Made where it is missing; an earlier model in it is replaced.
+        """
+        from torchmcl.tabular.class_storage import save
+
+        check_is_fitted(self)
+        save(self, Path(folder))
+
+    @classmethod
+    def load(cls, folder: str | Path, network: Any = None) -> "MCLClassifier":
+        """Read a model that `save` wrote; its predictions are equal to the last bit.
+
+        Args:
+            folder: That of `save`.
+            network: What made the networks, for a model with networks of its own: code is never stored.
+        """
+        from torchmcl.tabular.class_storage import load
+
+        return load(cls, Path(folder), network)
+
+    @classmethod
+    def from_pretrained(
+        cls, source: str | Path, network: Any = None, *, revision: str | None = None
+    ) -> "MCLClassifier":
+        """Read a model from a folder or from the Hugging Face Hub (extra `hub`).
+
+        Only weights, JSON and the card are fetched; nothing of them can run.
+
+        Args:
+            source: A folder, or `"owner/name"` on the Hub.
+            network: As for `load`.
+            revision: A branch, tag or commit on the Hub.
+        """
+        return cls.load(fetched(source, revision), network)
+
     def _read(self, X: Any, y: Any, sample_weight: Any) -> Rows:
         if y is None:
             raise ValueError("MCLClassifier requires y to be passed, but the target y is None")
@@ -245,7 +285,7 @@ class MCLClassifier(ClassifierMixin, BaseEstimator):
         batches = MemberBatches(*tensors, rows=train, batch_size=size, seed=seed, weights=weights)
         validation = MemberBatches(*tensors, rows=held, batch_size=SCORED_AT_ONCE) if held.numel() else None
         return fit(
-            partial(self._network, inputs.shape[1]),
+            partial(self.build_network, inputs.shape[1]),
             self._loss(),
             batches,
             validation,
@@ -262,7 +302,12 @@ class MCLClassifier(ClassifierMixin, BaseEstimator):
             progress=self.progress,
         )
 
-    def _network(self, features: int) -> nn.Module:
+    def build_network(self, features: int) -> nn.Module:
+        """The untrained network for `classes_` and `columns_`.
+
+        Args:
+            features: Numbers of an encoded row.
+        """
         link = self.scores if self.loss == "rmcl" else None
         members = self._members(features, self.n_hypotheses, len(self.classes_))
         choice = None if link is None else self._members(features, 1, self.n_hypotheses)
@@ -305,7 +350,8 @@ class MCLClassifier(ClassifierMixin, BaseEstimator):
         ]
         return 1 / float(SHARPNESS[int(torch.stack(totals).argmax())])
 
-    def _check_settings(self) -> None:
+    def check_settings(self) -> None:
+        """Raise a `ValueError` or `TypeError` that names a setting that is wrong."""
         check_integer("n_hypotheses", self.n_hypotheses)
         check_choice("loss", self.loss, ("cmcl", "rmcl", "mcl", "ensemble"))
         check_choice("scores", self.scores, ("sigmoid", "softmax"))

@@ -13,6 +13,8 @@ from torchmcl.errors import UserError
 from torchmcl.runs.files import atomic, read_json, write_json, write_text
 from torchmcl.runs.folder import METRICS, SETTINGS, RunFolder
 from torchmcl.runs.records import provenance
+from torchmcl.sharing.cards import write_card
+from torchmcl.tabular.cards import regressor_card
 from torchmcl.tabular.files import pieces, read_frame
 from torchmcl.tabular.regressor import MCLRegressor
 from torchmcl.tabular.storage import CONFIG, WEIGHTS
@@ -87,8 +89,23 @@ def fit_table(settings: FitSettings, out: Path, progress: bool = True) -> dict[s
         own = None if groups is None else groups[test]
         found = measures(model, X.iloc[test], y[test], own, take, y[train], settings)
         write_text(out / "report.html", report(model, found, X.iloc[test], y[test], own, settings, path.name))
+        write_card(out, regressor_card(model, *_card_measures(found, path.name), settings.targets))
         write_json(out / METRICS, {**found, "provenance": provenance()})
     return found
+
+
+CARD_MEASURES = {"crps": "CRPS", "nll": "NLL", "rmse": "RMSE", "coverage": "coverage of 90 % intervals"}
+
+
+def _card_measures(found: dict[str, Any], name: str) -> tuple[dict[str, float], str]:
+    """The numbers of a card, and what they were measured on."""
+    several = len(found["outputs"]) > 1
+    numbers = {
+        f"{label} of {target}" if several else label: own["model"][key]
+        for target, own in found["outputs"].items()
+        for key, label in CARD_MEASURES.items()
+    }
+    return numbers, f"{found['rows']['test']} held-out rows of {name}"
 
 
 def predict_table(run: Path, data: Path, out: Path, coverage: float, note: Callable[[str], None]) -> int:

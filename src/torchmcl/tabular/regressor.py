@@ -15,6 +15,7 @@ from torch import nn
 from torchmcl.assignment import Assign, winner_takes_all
 from torchmcl.distances import Distance, euclidean
 from torchmcl.heads import Scores
+from torchmcl.sharing.hub import Shared, fetched
 from torchmcl.tabular.calibration import Calibration, calibrate
 from torchmcl.tabular.members import pool, ring
 from torchmcl.tabular.model import TableModel
@@ -30,7 +31,7 @@ __all__ = ["MCLRegressor"]
 Array = NDArray[np.float64]
 
 
-class MCLRegressor(Predictions, RegressorMixin, BaseEstimator):
+class MCLRegressor(Predictions, Shared, RegressorMixin, BaseEstimator):
     """Regression with a distribution for each input: K scored hypotheses with widths in place of one average.
 
     Several small networks are trained in one pass on a proper score of their mixture, each with its own rows for
@@ -234,7 +235,7 @@ class MCLRegressor(Predictions, RegressorMixin, BaseEstimator):
         return float(np.where(total > 0, explained, np.where(residual > 0, 0.0, 1.0)).mean())
 
     def save(self, folder: str | Path) -> None:
-        """Write the fitted model to a folder: `model.safetensors` and `config.json`.
+        """Write the fitted model to a folder: `model.safetensors`, `config.json` and a card, `README.md`.
 
         Args:
             folder: Made where it is missing; an earlier model in it is replaced.
@@ -255,6 +256,21 @@ class MCLRegressor(Predictions, RegressorMixin, BaseEstimator):
         from torchmcl.tabular.storage import load
 
         return load(cls, Path(folder), network)
+
+    @classmethod
+    def from_pretrained(
+        cls, source: str | Path, network: Any = None, *, revision: str | None = None
+    ) -> "MCLRegressor":
+        """Read a model from a folder or from the Hugging Face Hub (extra `hub`).
+
+        Only weights, JSON and the card are fetched; nothing of them can run.
+
+        Args:
+            source: A folder, or `"owner/name"` on the Hub.
+            network: As for `load`.
+            revision: A branch, tag or commit on the Hub.
+        """
+        return cls.load(fetched(source, revision), network)
 
     def _model(self, prepared: Preparation, trained: Trained) -> TableModel:
         return TableModel(

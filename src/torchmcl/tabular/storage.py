@@ -1,6 +1,7 @@
 """Models in folders: weights as safetensors, everything else as JSON; nothing that could run."""
 
 import json
+from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -15,14 +16,16 @@ import torchmcl
 from torchmcl.distances import chordal, euclidean, great_circle, great_circle_swapped, squared_euclidean
 from torchmcl.errors import UserError
 from torchmcl.runs.files import atomic, write_json
+from torchmcl.sharing.cards import write_card
 from torchmcl.tabular.calibration import Calibration
+from torchmcl.tabular.cards import regressor_card
 from torchmcl.tabular.columns import Columns
 from torchmcl.tabular.model import TableModel
 from torchmcl.tabular.network import Readout, SeparateMembers, StackedMembers
 from torchmcl.tabular.scaling import Standard
 from torchmcl.tabular.settings import check_settings, is_directional
 
-__all__ = ["CONFIG", "WEIGHTS", "load", "save"]
+__all__ = ["CONFIG", "WEIGHTS", "load", "read_model", "save"]
 
 CONFIG, WEIGHTS = "config.json", "model.safetensors"
 KIND = "torchmcl.MCLRegressor"
@@ -41,7 +44,7 @@ DISTANCES = {
 
 
 def save(estimator: Any, folder: Path) -> None:
-    """Write a fitted `MCLRegressor`; each of the two files is complete or absent.
+    """Write a fitted `MCLRegressor` with its card; each of the files is complete or absent.
 
     Args:
         estimator: That is fitted.
@@ -78,6 +81,7 @@ def save(estimator: Any, folder: Path) -> None:
     with atomic(folder / WEIGHTS) as temporary:
         save_file(tensors, temporary)
     write_json(folder / CONFIG, value)
+    write_card(folder, regressor_card(estimator))
 
 
 def load(kind: type, folder: Path, network: Any) -> Any:
@@ -88,10 +92,23 @@ def load(kind: type, folder: Path, network: Any) -> Any:
         folder: That of `save`.
         network: As given to the estimator, for a model with a network of its own.
     """
-    value = _read_config(folder / CONFIG)
+    return read_model(folder, KIND, lambda value, tensors: _build(kind, value, tensors, network))
+
+
+def read_model(
+    folder: Path, kind: str, build: Callable[[dict[str, Any], dict[str, torch.Tensor]], Any]
+) -> Any:
+    """Read and check both files of a folder, and build what they describe; whatever fails is a `UserError`.
+
+    Args:
+        folder: That of a saved model.
+        kind: What `config.json` must describe.
+        build: Called with the values of `config.json` and the tensors.
+    """
+    value = _read_config(folder / CONFIG, kind)
     tensors = _read_weights(folder / WEIGHTS)
     try:
-        return _build(kind, value, tensors, network)
+        return build(value, tensors)
     except UserError as error:
         raise UserError(f"{folder}: {error}") from None
     except (KeyError, TypeError, ValueError, RuntimeError, AttributeError, IndexError) as error:
@@ -114,7 +131,7 @@ def _settings(estimator: Any) -> dict[str, Any]:
     return {name: each.item() if isinstance(each, np.generic) else each for name, each in found.items()}
 
 
-def _read_config(path: Path) -> dict[str, Any]:
+def _read_config(path: Path, kind: str) -> dict[str, Any]:
     if not path.is_file():
         raise UserError(f"{path}: there is no such file, so its folder is not a model that was saved")
     if path.stat().st_size > LARGEST_CONFIG:
@@ -123,8 +140,8 @@ def _read_config(path: Path) -> dict[str, Any]:
         value = json.loads(path.read_text(encoding="utf-8"))
     except (ValueError, RecursionError):
         raise UserError(f"{path}: is not valid JSON") from None
-    if not isinstance(value, dict) or value.get("kind") != KIND:
-        raise UserError(f"{path}: does not describe an MCLRegressor")
+    if not isinstance(value, dict) or value.get("kind") != kind:
+        raise UserError(f"{path}: does not describe an {kind.removeprefix('torchmcl.')}")
     if value.get("format") != FORMAT:
         raise UserError(f"{path}: has the format {value.get('format')!r}, this version reads {FORMAT}")
     return value

@@ -8,11 +8,14 @@ from typing import Any, ClassVar
 import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save
+from torch import nn
 
 import torchmcl
 from torchmcl.errors import UserError
 from torchmcl.runs import Record, RunFolder, atomic
+from torchmcl.runs.folder import MODEL
 from torchmcl.runs.progress import Bar
+from torchmcl.sharing.cards import Card, write_card
 from torchmcl.toy.data import Samples
 from torchmcl.toy.evaluate import Evaluation, evaluate, predict, winner_entropy
 from torchmcl.toy.floor import TIMES
@@ -20,7 +23,7 @@ from torchmcl.toy.models import ENSEMBLES, NAMES, Method, build
 from torchmcl.toy.presets import Settings
 from torchmcl.toy.train import Trained, steps, train
 
-__all__ = ["GRID_SIZE", "Metrics", "Outcome", "Run", "run_model", "work"]
+__all__ = ["GRID_SIZE", "Metrics", "Outcome", "Run", "load_network", "run_model", "work"]
 
 GRID_SIZE = 100
 """The density is evaluated on so many cells a side."""
@@ -29,6 +32,9 @@ EVALUATION_UNITS = 400.0
 """What an evaluation is worth on the progress bar, in training steps of a single network."""
 
 PATH = "path.safetensors"
+
+UNREADABLE = (OSError, KeyError, ValueError, RuntimeError, SafetensorError)
+"""What reading weights of a foreign or broken file may raise."""
 
 
 @dataclass(frozen=True)
@@ -142,23 +148,57 @@ def _train(
     with atomic(run.path / PATH) as path:
         path.write_bytes(save({"steps": trained.path_steps, "points": trained.path}))
     run.save_model(trained.network)
+    write_card(run.path, _card(method, settings, seed))
+
+
+def _card(method: Method, settings: Settings, seed: int) -> Card:
+    return Card(
+        f"{NAMES[method]} of the toy experiment, preset {settings.name}, seed {seed}",
+        "other",
+        f"{settings.hypotheses} hypotheses in a square, for a time between 0 and 1.",
+        "from torchmcl.export import write_onnx\nfrom torchmcl.toy.exporting import toy_graph\n\n"
+        'write_onnx(toy_graph("FOLDER"), "toy.onnx")',
+        "It knows the distribution of Section 3.4 of the paper, and nothing else.",
+    )
+
+
+def load_network(folder: Path, method: Method, settings: Settings) -> nn.Module:
+    """The trained network of a run folder; what cannot be read is a `UserError`.
+
+    Args:
+        folder: The run folder.
+        method: Of the model.
+        settings: Of its training.
+
+    Returns:
+        The network in evaluation mode.
+    """
+    network = build(method, settings)
+    try:
+        weights = load_file(folder / MODEL)
+        if not all(weight.isfinite().all() for weight in weights.values()):
+            raise ValueError("weights that are not finite")
+        network.load_state_dict(weights)
+    except UNREADABLE as error:
+        raise _unreadable(folder, error) from None
+    return network.eval().requires_grad_(False)
 
 
 def _load(run: RunFolder, method: Method, settings: Settings) -> Trained:
     training = run.read(Training)
-    network = build(method, settings)
+    network = load_network(run.path, method, settings)
     try:
-        weights = load_file(run.model)
-        if not all(weight.isfinite().all() for weight in weights.values()):
-            raise ValueError("weights that are not finite")
-        network.load_state_dict(weights)
         path = load_file(run.path / PATH)
         steps, points = path["steps"], path["points"]
-    except (OSError, KeyError, ValueError, RuntimeError, SafetensorError) as error:
-        reason = str(error).splitlines()[0]
-        raise UserError(f"{run.path}: the model cannot be read ({reason}); remove the folder") from None
+    except UNREADABLE as error:
+        raise _unreadable(run.path, error) from None
     seconds = 0.0 if training is None else training.seconds
-    return Trained(network.eval().requires_grad_(False), seconds, steps, points)
+    return Trained(network, seconds, steps, points)
+
+
+def _unreadable(folder: Path, error: Exception) -> UserError:
+    reason = str(error).splitlines()[0]
+    return UserError(f"{folder}: the model cannot be read ({reason}); remove the folder")
 
 
 def _training_units(method: Method, settings: Settings) -> float:

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from safetensors.torch import save
 from torch import Tensor
 
@@ -15,6 +15,8 @@ from torchmcl.hypotheses import Hypotheses
 from torchmcl.runs.files import atomic, read_json, write_json
 from torchmcl.runs.records import from_plain
 from torchmcl.runs.weights import MOST_PARAMETERS, load_weights
+from torchmcl.sharing.cards import Card, write_card
+from torchmcl.sharing.hub import Shared, fetched
 from torchmcl.trajectories.calibration import Adjustment, adjustment_of
 from torchmcl.trajectories.features import Seen, speed_unit
 from torchmcl.trajectories.measures import single_answer
@@ -35,7 +37,7 @@ LARGEST_CONFIG = 1 << 16
 """Bytes of `config.json`."""
 
 
-class Forecaster:
+class Forecaster(Shared):
     """K futures of 4.8 s with probabilities, from up to 3.2 s of walking.
 
     The answer to a scene that is moved, turned or mirrored is moved, turned or mirrored alike, in the same order; of a
@@ -224,13 +226,13 @@ class Forecaster:
         return Hypotheses.cat([self._answer(*pair) for pair in parts])
 
     def save(self, folder: str | Path, **about: Any) -> None:
-        """Write `model.safetensors` and `config.json`.
+        """Write `model.safetensors`, `config.json` and a card, `README.md`.
 
         Args:
             folder: Made where missing.
             about: Anything worth knowing about the model that JSON can hold.
         """
-        network = self._trained()
+        network = self.trained
         with atomic(Path(folder) / "model.safetensors") as path:
             path.write_bytes(save(network.state_dict()))
         write_json(
@@ -242,18 +244,22 @@ class Forecaster:
                 **about,
             },
         )
+        write_card(folder, _card(network))
 
     @classmethod
-    def from_pretrained(cls, folder: str | Path | None = None) -> "Forecaster":
+    def from_pretrained(
+        cls, folder: str | Path | None = None, *, revision: str | None = None
+    ) -> "Forecaster":
         """Read a saved forecaster.
 
         Args:
-            folder: Where `save` wrote it; the bundled model by default.
+            folder: Where `save` wrote it, or `"owner/name"` on the Hugging Face Hub; the bundled model by default.
+            revision: A branch, tag or commit on the Hub.
 
         Returns:
             The forecaster.
         """
-        folder = Path(BUNDLED if folder is None else folder)
+        folder = fetched(BUNDLED if folder is None else folder, revision)
         path = folder / "config.json"
         for name in ("config.json", "model.safetensors"):
             if not (folder / name).is_file():
@@ -262,7 +268,9 @@ class Forecaster:
         load_weights(network, folder / "model.safetensors")
         return cls(network, adjustment)
 
-    def _trained(self) -> FutureNetwork:
+    @property
+    def trained(self) -> FutureNetwork:
+        """The network; a `UserError` before `fit`."""
         if self.network is None:
             raise UserError(
                 "the forecaster has not learned yet: call fit, or use Forecaster.from_pretrained()"
@@ -274,9 +282,7 @@ class Forecaster:
         origin = observed[:, -1]
         seen, pose = look(observed - origin[:, None], around)
         with torch.no_grad():
-            told = self._trained()(
-                Seen(*(part if part.dtype == torch.bool else part.float() for part in seen))
-            )
+            told = self.trained(Seen(*(part if part.dtype == torch.bool else part.float() for part in seen)))
         several = observed[:, -3, 0].isfinite()
         told = _symmetric(told, pose.straight & several)
         points = pose.back(told.points.to(observed.dtype)) + origin.repeat(1, PREDICTED)[:, None]
@@ -291,7 +297,7 @@ class Forecaster:
         return neighbors(past, frames)
 
     def _nobody(self, past: Tensor) -> Hypotheses:
-        count = self._trained().architecture.hypotheses
+        count = self.trained.architecture.hypotheses
         return Hypotheses(past.new_zeros(0, count, 2 * PREDICTED), past.new_zeros(0, count), "softmax")
 
     def _prepared(self, observed: Tensor, step: float) -> Tensor:
@@ -337,18 +343,44 @@ def resampled(observed: Float[Tensor, "agents steps 2"], step: float) -> Float[T
     return torch.where(part < 1e-5, observed[:, low], mixed)
 
 
+def _card(network: FutureNetwork) -> Card:
+    a = network.architecture
+    return Card(
+        "Futures of pedestrians (Forecaster)",
+        "time-series-forecasting",
+        f"{a.hypotheses} futures of {PREDICTED * STEP:.1f} s with probabilities, from up to {OBSERVED} positions of a "
+        f"pedestrian at {STEP} s a step{' and the nearest neighbors' if a.neighbors else ''}. Positions are in meters.",
+        'from torchmcl.trajectories import Forecaster\n\nforecaster = Forecaster.from_pretrained("FOLDER")\n'
+        "futures = forecaster(observed)  # (agents, steps, 2) to hypotheses (agents, K, 24)",
+        "Pedestrians seen from above, in places like those it was trained on. It knows no walls, no roads and no "
+        "goals. A future is a position, not an intention; do not base decisions about safety on it.",
+        ("trajectory-forecasting",),
+    )
+
+
 def _symmetric(told: Hypotheses, straight: Tensor) -> Hypotheses:
+    return mirrored(told, straight) if straight.any() else told
+
+
+def mirrored(told: Hypotheses, straight: Bool[Tensor, "agents"]) -> Hypotheses:
     """Of a straight walk alone, half of the futures are the mirror images of the half that ends farther to the left.
 
     Nothing tells its left from its right, so that only a symmetric set is mirrored when the walk is.
+
+    Args:
+        told: Futures in the pose of each walk.
+        straight: Whose futures are made symmetric; those of the others stay as they are.
+
+    Returns:
+        As many futures; those of an odd number are left as they are.
     """
-    if not straight.any() or told.n_hypotheses % 2:
+    if told.n_hypotheses % 2:
         return told
     left = told.points[..., -1].topk(told.n_hypotheses // 2, dim=-1).indices
-    points = told.points.take_along_dim(left[..., None], 1)
+    points = told.points.gather(1, left[..., None].expand(-1, -1, 2 * PREDICTED))
     mirror = points.new_tensor([1.0, -1.0]).repeat(PREDICTED)
     pairs = torch.cat([points, points * mirror], 1)
-    logits = told.log_probs.take_along_dim(left, 1).repeat(1, 2)
+    logits = told.log_probs.gather(1, left).repeat(1, 2)
     return Hypotheses(
         torch.where(straight[:, None, None], pairs, told.points),
         torch.where(straight[:, None], logits, told.log_probs),

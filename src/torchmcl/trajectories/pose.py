@@ -71,7 +71,7 @@ def pose_of(
     Returns:
         One pose for each pedestrian.
     """
-    world = observed.new_tensor([1.0, 0.0]).expand(len(observed), 2)
+    world = observed.new_tensor([1.0, 0.0]).expand(observed.shape[0], 2)
     nearest = neighbors[:, 0, :2].nan_to_num() if neighbors.shape[1] else torch.zeros_like(world)
     ahead = _first_long(-observed[:, -2], -observed[:, 0], nearest, otherwise=world, least=SHORTEST)
     ahead = ahead / ahead.norm(dim=-1, keepdim=True)
@@ -101,7 +101,8 @@ def completed(observed: Float[Tensor, "agents steps 2"]) -> Float[Tensor, "agent
     """
     known = observed[..., 0].isfinite()
     count = known.sum(-1)
-    first = observed.take_along_dim((observed.shape[1] - count)[:, None, None], 1)
+    # `gather`: with `take_along_dim` an exported graph would have a fixed number of pedestrians.
+    first = observed.gather(1, (observed.shape[1] - count)[:, None, None].expand(-1, 1, 2))
     velocity = (observed[:, -1:] - first) / (count - 1)[:, None, None]
     place = torch.arange(observed.shape[1], device=observed.device) - (observed.shape[1] - count)[:, None]
     return torch.where(known[..., None], observed, first + velocity * place[..., None])

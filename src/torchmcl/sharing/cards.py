@@ -1,0 +1,126 @@
+"""The card of a model: `README.md` with a front matter that the Hugging Face Hub reads."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+import torchmcl
+from torchmcl.runs.files import write_text
+
+__all__ = ["CARD", "Card", "Measure", "write_card"]
+
+CARD = "README.md"
+MARK = "<!-- Written by torchmcl: remove this line, and the card is kept when the model is saved again. -->"
+
+
+@dataclass(frozen=True)
+class Measure:
+    """A number that tells how good a model is.
+
+    Args:
+        name: Of the metric.
+        value: The number.
+        data: What it was measured on.
+    """
+
+    name: str
+    value: float
+    data: str
+
+
+@dataclass(frozen=True)
+class Card:
+    """What a stranger must know of a model.
+
+    Args:
+        title: What it is.
+        task: A task of the Hub, such as `tabular-regression`.
+        text: What it does, and what its inputs and outputs are.
+        use: A few lines of Python that load it; `FOLDER` stands for its folder or its name on the Hub.
+        limits: What it must not be used for, and what it does not know.
+        tags: For searching.
+        measures: How good it is.
+        license: An identifier of the Hub.
+    """
+
+    title: str
+    task: str
+    text: str
+    use: str
+    limits: str
+    tags: Sequence[str] = ()
+    measures: Sequence[Measure] = field(default_factory=tuple)
+    license: str = "unknown"
+
+    def render(self) -> str:
+        """The whole file.
+
+        Example:
+            >>> card = Card("Prices", "tabular-regression", "Prices of houses.", "load(FOLDER)", "One town only.")
+            >>> card.render().splitlines()[:4]
+            ['---', 'library_name: torchmcl', 'license: unknown', 'pipeline_tag: tabular-regression']
+        """
+        front = yaml.safe_dump(self._front(), sort_keys=False, allow_unicode=True, width=100)
+        parts = [
+            f"---\n{front}---",
+            MARK,
+            f"# {self.title}",
+            self.text,
+            f"## Use\n\n```python\n{self.use}\n```",
+            *([_numbers(self.measures)] if self.measures else []),
+            f"## Limits\n\n{self.limits}",
+        ]
+        if self.license == "unknown":
+            parts.append(
+                "## License\n\nNot stated. Set `license` in the first lines before you share the model."
+            )
+        parts.append(
+            f"Written by torchmcl {torchmcl.__version__}. Weights are safetensors; nothing in this folder can run."
+        )
+        return "\n\n".join(parts) + "\n"
+
+    def _front(self) -> dict[str, Any]:
+        front: dict[str, Any] = {
+            "library_name": "torchmcl",
+            "license": self.license,
+            "pipeline_tag": self.task,
+            "tags": ["torchmcl", "multiple-choice-learning", "uncertainty", *self.tags],
+        }
+        if self.measures:
+            front["metrics"] = sorted({_slug(measure.name) for measure in self.measures})
+            front["model-index"] = [
+                {"name": self.title, "results": [self._result(each) for each in self.measures]}
+            ]
+        return front
+
+    def _result(self, measure: Measure) -> dict[str, Any]:
+        return {
+            "task": {"type": self.task},
+            "dataset": {"name": measure.data, "type": _slug(measure.data)},
+            "metrics": [{"type": _slug(measure.name), "name": measure.name, "value": float(measure.value)}],
+        }
+
+
+def write_card(folder: str | Path, card: Card) -> None:
+    """Write the card into the folder of a model, unless a person's own card is there.
+
+    Args:
+        folder: Of the model.
+        card: What it says.
+    """
+    path = Path(folder) / CARD
+    if path.exists() and MARK not in path.read_text(encoding="utf-8", errors="replace"):
+        return
+    write_text(path, card.render())
+
+
+def _numbers(measures: Sequence[Measure]) -> str:
+    rows = "\n".join(f"| {each.name} | {each.value:.4g} | {each.data} |" for each in measures)
+    return f"## Numbers\n\n| metric | value | data |\n|---|---:|---|\n{rows}"
+
+
+def _slug(text: str) -> str:
+    return "-".join("".join(each if each.isalnum() else " " for each in text.lower()).split()) or "data"
