@@ -6,8 +6,10 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import torch
 from PIL import Image
 from rich.console import Console
+from safetensors.torch import load_file
 from typer.testing import CliRunner
 
 from torchmcl.cli import app
@@ -126,3 +128,14 @@ def test_wrong_arguments_are_named_before_anything_is_written(arguments, message
     assert isinstance(result.exception, UserError)
     assert message in str(result.exception)
     assert not (tmp_path / "out").exists()
+
+
+def test_two_processes_give_the_models_of_one(tiny, tiny_run, tmp_path):
+    silent = {"seed": 0, "seeds": 1, "animate": False, "console": Console(quiet=True), "size": 10}
+    toy(tiny, out=tmp_path / "two", workers=2, **silent)
+    for method in METHODS:
+        folder = tmp_path / "two" / "models" / tiny.name / "seed0" / method
+        weights = load_file(folder / "model.safetensors")
+        expected = tiny_run.outcomes[method].trained.network.state_dict()
+        assert all(torch.equal(weights[name], value) for name, value in expected.items())
+        assert (folder / "README.md").is_file()

@@ -1,5 +1,6 @@
 """The demonstration: every door once, then the page."""
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -41,7 +42,8 @@ def demo(out: Path, console: Console) -> Path:
 
 
 def _toy(out: Path, console: Console) -> Door:
-    toy(preset("paper"), seed=0, seeds=1, out=out / "toy", animate=False, console=console)
+    workers = min(os.cpu_count() or 1, 2)
+    toy(preset("paper"), seed=0, seeds=1, out=out / "toy", animate=False, console=console, workers=workers)
     return Door(
         "A distribution that changes with time",
         "The toy experiment of the paper. rMCL puts its hypotheses and their scores where the targets are; "

@@ -11,6 +11,8 @@ import torchmcl
 from torchmcl.errors import UserError
 from torchmcl.runs import RunFolder, write_json, write_text
 from torchmcl.runs.figures import save_figure
+from torchmcl.runs.folder import METRICS
+from torchmcl.runs.jobs import Job, Local, execute
 from torchmcl.runs.progress import bar
 from torchmcl.runs.tables import Column, Row, Table
 from torchmcl.toy import figures, page
@@ -35,6 +37,7 @@ def toy(
     console: Console,
     ensembles: bool = True,
     size: int = GRID_SIZE,
+    workers: int = 1,
 ) -> dict[str, Any]:
     """Train and evaluate what `out` does not hold, write results, figure, page and animation, print the table.
 
@@ -47,6 +50,7 @@ def toy(
         console: Where progress and table are shown.
         ensembles: Whether to train the ensembles.
         size: Cells a side of the grid of the evaluation.
+        workers: Processes; with more than one, the ensembles are trained beside the other models, with equal results.
 
     Returns:
         What `results.json` holds.
@@ -54,7 +58,10 @@ def toy(
     check_seeds(seed, seeds)
     methods = METHODS if ensembles else tuple(method for method in METHODS if method not in ENSEMBLES)
     with RunFolder.open(out, {"command": "toy"}):
-        runs = run_seeds(settings, range(seed, seed + seeds), out, console, methods=methods, size=size)
+        chosen = range(seed, seed + seeds)
+        if workers > 1:
+            execute(_jobs(settings, chosen, out, methods, size), Local(workers))
+        runs = run_seeds(settings, chosen, out, console, methods=methods, size=size)
         numbers = {**results(runs), "settings": asdict(settings)}
         save_figure(figures.figure1(runs[0]), out / "figure1")
         shown = table(numbers)
@@ -68,6 +75,35 @@ def toy(
         f"{out}: {', '.join(written + ['animation.gif'] * animate)}", soft_wrap=True, highlight=False
     )
     return numbers
+
+
+def _jobs(settings: Settings, seeds: range, out: Path, methods: tuple[Method, ...], size: int) -> list[Job]:
+    """Two for each seed, which take about as long: the ensembles, and the other models."""
+    groups = [[each for each in methods if (each in ENSEMBLES) == many] for many in (True, False)]
+    found = []
+    for seed in seeds:
+        folder = model_folder(out, settings, seed)
+        for group in filter(None, groups):
+            arguments = {
+                "methods": group, "settings": asdict(settings), "seed": seed, "folder": str(folder), "size": size
+            }  # fmt: skip
+            log = folder / f"{group[0]}.log"
+            done = folder / group[-1] / METRICS
+            found.append(
+                Job(f"seed {seed}: {group[0]}", "torchmcl.toy.outcomes:run_models", arguments, done, log)
+            )
+    return found
+
+
+def model_folder(out: Path, settings: Settings, seed: int) -> Path:
+    """The folder of the models of a seed.
+
+    Args:
+        out: The folder of the experiment.
+        settings: Of the training.
+        seed: Of the training.
+    """
+    return out / "models" / settings.name / f"seed{seed}"
 
 
 def check_seeds(seed: int, seeds: int = 1) -> None:
@@ -109,7 +145,7 @@ def run_seeds(
     with bar(work(settings, methods) * len(seeds), console) as progress:
         for seed in seeds:
             data = samples(settings, seed)
-            folder = out / "models" / settings.name / f"seed{seed}"
+            folder = model_folder(out, settings, seed)
             outcomes = {
                 method: run_model(method, settings, seed, data, folder / method, progress, size=size)
                 for method in methods

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import torch
+from rich.console import Console
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save
 from torch import nn
@@ -14,16 +15,16 @@ import torchmcl
 from torchmcl.errors import UserError
 from torchmcl.runs import Record, RunFolder, atomic
 from torchmcl.runs.folder import MODEL
-from torchmcl.runs.progress import Bar
+from torchmcl.runs.progress import Bar, bar
 from torchmcl.sharing.cards import Card, write_card
 from torchmcl.toy.data import Samples
 from torchmcl.toy.evaluate import Evaluation, evaluate, predict, winner_entropy
 from torchmcl.toy.floor import TIMES
 from torchmcl.toy.models import ENSEMBLES, NAMES, Method, build
 from torchmcl.toy.presets import Settings
-from torchmcl.toy.train import Trained, steps, train
+from torchmcl.toy.train import Trained, samples, steps, train
 
-__all__ = ["GRID_SIZE", "Metrics", "Outcome", "Run", "load_network", "run_model", "work"]
+__all__ = ["GRID_SIZE", "Metrics", "Outcome", "Run", "load_network", "run_model", "run_models", "work"]
 
 GRID_SIZE = 100
 """The density is evaluated on so many cells a side."""
@@ -127,6 +128,25 @@ def run_model(
                 metrics = Metrics(size, evaluation)
                 run.write(metrics)
     return Outcome(trained, metrics.evaluation)
+
+
+def run_models(
+    methods: list[Method], settings: dict[str, Any], seed: int, folder: str, size: int = GRID_SIZE
+) -> None:
+    """`run_model` for several methods, as a job of its own process.
+
+    Args:
+        methods: The models, one after another.
+        settings: Of their training, plain values.
+        seed: Of their training.
+        folder: That holds the run folders.
+        size: Cells a side of the grid.
+    """
+    chosen = Settings(**settings)
+    data = samples(chosen, seed)
+    with bar(work(chosen, tuple(methods)), Console(quiet=True)) as progress:
+        for method in methods:
+            run_model(method, chosen, seed, data, Path(folder) / method, progress, size=size)
 
 
 def _identity(method: Method, settings: Settings, seed: int) -> dict[str, Any]:
