@@ -25,6 +25,7 @@ def test_the_wheel_holds_the_package_with_its_data(tmp_path):
     subprocess.run([sys.executable, *words, str(ROOT)], check=True, timeout=120)
     (wheel,) = tmp_path.iterdir()
     assert wheel.name == f"torchmcl-{torchmcl.__version__}-py3-none-any.whl"
+    assert wheel.stat().st_size < 8e6
     names = {Path(name) for name in zipfile.ZipFile(wheel).namelist() if name.startswith("torchmcl/")}
     expected = {
         path.relative_to(SOURCE.parent)

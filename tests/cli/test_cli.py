@@ -148,11 +148,22 @@ def test_the_doctor_tells_versions_threads_and_parts(monkeypatch, capsys):
         assert any(line.startswith((f"{part.module} ", f"missing: {part.remedy}")) for line in said)
 
 
+def test_the_doctor_knows_every_extra():
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    needed = {
+        (re.split("[>=]", each)[0].replace("-", "_"), extra)
+        for extra, parts in extras.items()
+        if extra not in ("dev", "docs")
+        for each in parts
+    }
+    assert needed == {(part.module, part.extra) for part in OPTIONAL}
+
+
 @pytest.mark.parametrize("part", OPTIONAL, ids=lambda part: part.module)
 def test_the_doctor_says_how_to_get_a_missing_part(part, monkeypatch):
     monkeypatch.setitem(sys.modules, part.module, None)
     extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
-    assert any(needed.startswith(f"{part.module}>=") for needed in extras[part.extra])
+    assert any(needed.replace("-", "_").startswith(f"{part.module}>=") for needed in extras[part.extra])
     assert f"missing: {part.purpose} needs {part.module}: pip install 'torchmcl[{part.extra}]'" in report()
 
 

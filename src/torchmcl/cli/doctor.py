@@ -49,6 +49,8 @@ OPTIONAL = (
     OptionalModule("pyarrow", "tables", "reading Parquet files"),
     OptionalModule("fastapi", "web", "the page of torchmcl serve"),
     OptionalModule("uvicorn", "web", "the server of torchmcl serve"),
+    OptionalModule("python_multipart", "web", "uploads to torchmcl serve"),
+    OptionalModule("websockets", "web", "live sound on the page of torchmcl serve"),
     OptionalModule("onnx", "export", "writing ONNX files"),
     OptionalModule("onnxscript", "export", "translating networks to ONNX"),
     OptionalModule("onnxruntime", "export", "running ONNX files"),

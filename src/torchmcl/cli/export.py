@@ -27,8 +27,8 @@ def export(
 
     Example: `torchmcl export runs/houses houses.onnx`
 
-    Everything from raw inputs to answers is in the file, and its metadata says what they hold. The answers of
-    onnxruntime are compared with those of PyTorch before the file is written. Needs the extra `export`.
+    Writes FILE with everything from raw inputs to answers, and what they hold in its metadata. The answers of
+    onnxruntime are compared with those of PyTorch before. Needs the extra `export`.
 
     Read more: docs/howto/export.md
     """
