@@ -47,7 +47,14 @@ def test_a_model_comes_back_and_is_neither_trained_nor_evaluated_again(tiny, tmp
         assert found.evaluation == made.evaluation
         assert found.trained.seconds == made.trained.seconds
         assert torch.equal(found.trained.path, made.trained.path)
-    names = ["metrics.json", "model.safetensors", "path.safetensors", "settings.json", "training.json"]
+    names = [
+        "README.md",
+        "metrics.json",
+        "model.safetensors",
+        "path.safetensors",
+        "settings.json",
+        "training.json",
+    ]
     assert sorted(os.listdir(tmp_path / "rmcl")) == names
 
 

@@ -249,8 +249,8 @@ def _save(
     for own, (member, _) in zip(networks, members, strict=True):
         own.load_state_dict(member.state_dict())
     run.write(TrainingRecord(sum(seconds for _, seconds in members)))
-    run.save_model(network, description)
     write_card(run.path, sound_card(description))
+    run.save_model(network, description)
     for number in range(len(members)):
         (run.path / f"member{number}" / CHECKPOINT).unlink(missing_ok=True)
 

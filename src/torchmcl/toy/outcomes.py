@@ -167,8 +167,8 @@ def _train(
     run.write(Training(trained.seconds))
     with atomic(run.path / PATH) as path:
         path.write_bytes(save({"steps": trained.path_steps, "points": trained.path}))
-    run.save_model(trained.network)
     write_card(run.path, _card(method, settings, seed))
+    run.save_model(trained.network)
 
 
 def _card(method: Method, settings: Settings, seed: int) -> Card:
