@@ -106,7 +106,7 @@ def _bombs() -> Iterator[Case]:
     yield Case("3 s of silence at 655 kHz", "recordings", lambda: silence(3, 655_350), may_pass=True)
     yield Case("2 GB in chunks", "recordings", lambda: iter([bytes(2**20)] * 2048))
     yield Case("2 GB of WAV in chunks", "recordings", lambda: _endless_wav(2 * GIGABYTE))
-    yield Case("a Parquet file of 10^9 equal rows", "tables", _parquet_bomb, "&target=y", ".parquet")
+    yield Case("a Parquet file of 10^8 equal rows", "tables", _parquet_bomb, "&target=y", ".parquet")
     yield Case("a cell of 30 MB", "tables", b"a,y\n" + b"9" * (30 * 2**20) + b",1\n", "&target=y", ".csv")
     yield Case(
         "100,000 columns",
@@ -204,13 +204,13 @@ def _endless_wav(size: int) -> Iterator[bytes]:
 
 
 def _parquet_bomb() -> bytes:
-    """One million equal values take a few bytes, and a thousand groups of them little more."""
+    """One million equal values take a few bytes, and a hundred groups of them little more."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
     content = io.BytesIO()
     rows = pa.table({"a": np.zeros(10**6), "y": np.zeros(10**6)})
     with pq.ParquetWriter(content, rows.schema, compression="zstd") as writer:
-        for _ in range(1000):
+        for _ in range(100):
             writer.write_table(rows)
     return content.getvalue()

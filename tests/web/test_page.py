@@ -31,7 +31,9 @@ def browser() -> Iterator[Any]:
         launched.close()
 
 
-def opened(browser: Any, address: str, width: int, *, dark: bool = False) -> tuple[Page, list[str]]:
+def opened(
+    browser: Any, address: str, width: int, *, path: str = "/", dark: bool = False
+) -> tuple[Page, list[str]]:
     """The page, and what went wrong on it."""
     tab = browser.new_context(
         viewport={"width": width, "height": 900},
@@ -43,7 +45,7 @@ def opened(browser: Any, address: str, width: int, *, dark: bool = False) -> tup
     tab.on("pageerror", lambda error: wrong.append(str(error)))
     outside = lambda request: not request.url.startswith((address, "blob:", "data:"))  # noqa: E731
     tab.on("request", lambda request: wrong.append(request.url) if outside(request) else None)
-    tab.goto(address)
+    tab.goto(f"{address}{path}")
     return tab, wrong
 
 
@@ -176,7 +178,7 @@ def test_a_closed_tab_cancels_its_work(server, browser, tmp_path):
 
 
 def test_the_reference_of_the_api_needs_no_network(server, browser):
-    tab, wrong = opened(browser, f"{server.address}/docs", 390)
+    tab, wrong = opened(browser, server.address, 390, path="/docs")
     tab.wait_for_selector("section h2")
     assert "POST /api/{kind}" in tab.inner_text("main")
     assert "`" not in tab.inner_text("main")
