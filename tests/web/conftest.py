@@ -18,7 +18,7 @@ from torchmcl.web.limits import Limits
 from torchmcl.web.server import create_app
 
 LIMITS = Limits(
-    upload_bytes=2**20, idle_seconds=0.5, upload_seconds=5.0, lease_seconds=3.0, keep_seconds=60.0
+    upload_bytes=2**20, idle_seconds=0.5, upload_seconds=5.0, lease_seconds=30.0, keep_seconds=60.0
 )
 
 

@@ -16,6 +16,7 @@ import soundfile
 from benchmarks.uploads import free_port
 from playwright.sync_api import Page, sync_playwright
 
+from torchmcl.cli.audio import localize
 from torchmcl.web.work import example_recording
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
@@ -143,6 +144,21 @@ def test_a_table_is_trained_on_and_new_rows_are_predicted(server, browser, tmp_p
     tab.set_input_files("#file-predictions", tmp_path / "new.csv")
     tab.wait_for_selector("#preview table", timeout=60_000)
     assert tab.locator("#preview tr").count() == 3
+    assert wrong == []
+
+
+def test_one_file_holds_the_whole_view(browser, tmp_path):
+    localize([example_recording()], out=tmp_path, html=True)
+    page = tmp_path / "example.html"
+    tab, wrong = opened(browser, page.as_uri(), 390, path="")
+    until(tab, "viewer.audio.duration > 7")
+    before = tab.evaluate("viewer.map.toDataURL()")
+    tab.evaluate("viewer.seek(2.3)")
+    assert tab.evaluate("viewer.map.toDataURL()") != before
+    with tab.expect_download() as download:
+        tab.click("a[download='example.csv']")
+    assert Path(download.value.path()).read_bytes() == (tmp_path / "example.csv").read_bytes()
+    assert tab.evaluate("document.documentElement.scrollWidth") <= 390
     assert wrong == []
 
 

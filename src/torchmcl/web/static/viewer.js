@@ -158,7 +158,8 @@ class Viewer {
     this.timeline.setAttribute("aria-valuenow", time.toFixed(1));
     const said = now.map(([track, p]) => `track ${track.id} at azimuth ${Math.round(p[1])}°, elevation ${Math.round(p[2])}°`);
     this.map.setAttribute("aria-label", said.join("; ") || "no source at this moment");
-    if (this.paused) this.status.textContent = said.join("; ") || "No source at this moment.";
+    // Not while it moves: a screen reader would never end.
+    this.status.textContent = this.paused ? said.join("; ") || "No source at this moment." : "\u00a0";
   }
 
   clockText(time) { return `${time.toFixed(1)} s of ${this.result.duration.toFixed(1)} s`; }
