@@ -1,18 +1,12 @@
 """Hostile arguments, command lines and files: `python -m benchmarks fuzz --cases 20000`."""
 
 import argparse
-import importlib
-import pkgutil
 import random
 import shutil
 import sys
 import tempfile
 from collections import Counter
 from pathlib import Path
-
-import torch
-
-import torchmcl
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 
@@ -50,7 +44,6 @@ def main(words: list[str]) -> int:
     parser.add_argument("--cases", type=int, default=300)
     parser.add_argument("--seed", type=int, default=0)
     chosen = parser.parse_args(words)
-    torch.set_num_threads(1)
     draw = random.Random(chosen.seed)
     everything = list(surface.cases())
     some = everything if len(everything) <= chosen.cases // 2 else draw.sample(everything, chosen.cases // 3)
@@ -58,7 +51,8 @@ def main(words: list[str]) -> int:
     print(
         "\n".join([*wrong, f"{len(some)} arguments of {len(everything)}: {len(wrong)} end badly"]), flush=True
     )
-    _ready()
+    commandline.ready()
+    commandline.small_toy()
     lines = (chosen.cases - len(some)) // 2
     files = chosen.cases - len(some) - lines
     with tempfile.TemporaryDirectory() as place:
@@ -67,16 +61,6 @@ def main(words: list[str]) -> int:
         read = _files(draw, files, Path(place))
         print(f"{files} files, seed {chosen.seed}: {read}")
     return int(bool(wrong or spoken.complaints or read.complaints))
-
-
-def _ready() -> None:
-    """Import what commands need, once for all children, and make the data of `toy` small: it has no option for that."""
-    for module in pkgutil.walk_packages(torchmcl.__path__, "torchmcl."):
-        if not module.name.endswith("__main__"):
-            importlib.import_module(module.name)
-    from torchmcl.toy.presets import PRESETS, Settings
-
-    PRESETS["paper"] = Settings("paper", training_samples=4000, validation_samples=1000, epochs=2, units=32)
 
 
 def _lines(draw: random.Random, cases: int, place: Path) -> Tally:

@@ -7,10 +7,8 @@ by itself; what it wrote must be the same, byte for byte, and nothing half writt
 import argparse
 import contextlib
 import hashlib
-import importlib
 import math
 import os
-import pkgutil
 import random
 import re
 import shutil
@@ -21,9 +19,9 @@ import time
 from collections import Counter
 from pathlib import Path
 
-import torch
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 
-import torchmcl
+import commandline
 
 SETTINGS = ("scale=smoke", "data=simulated", "trainer.threads=1")
 COMMANDS: dict[str, tuple[str, ...]] = {
@@ -52,7 +50,8 @@ def main(words: list[str]) -> int:
     chosen = parser.parse_args(words)
     draw = random.Random(chosen.seed)
     names = chosen.command or list(COMMANDS)
-    _ready()
+    commandline.ready()
+    commandline.small_toy()
     wanted, times, wrong = {}, {}, 0
     runs: Counter[str] = Counter()
     kills: Counter[str] = Counter()
@@ -99,17 +98,6 @@ def _walk(draw: random.Random) -> str:
             people[agent] = (x, y, turned)
             lines.append(f"{10 * step}\t{agent + 1}\t{x:.4f}\t{y:.4f}")
     return "\n".join(lines) + "\n"
-
-
-def _ready() -> None:
-    """Import what commands need, once for all of them, and make the data of `toy` small: it has no option for that."""
-    torch.set_num_threads(1)
-    for module in pkgutil.walk_packages(torchmcl.__path__, "torchmcl."):
-        if not module.name.endswith("__main__"):
-            importlib.import_module(module.name)
-    from torchmcl.toy.presets import PRESETS, Settings
-
-    PRESETS["paper"] = Settings("paper", training_samples=4000, validation_samples=1000, epochs=8, units=32)
 
 
 def _start(name: str, folder: Path) -> int:

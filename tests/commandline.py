@@ -1,8 +1,10 @@
 """Hostile command lines, built from the signatures of the commands, each run in a process of its own."""
 
 import contextlib
+import importlib
 import inspect
 import os
+import pkgutil
 import random
 import resource
 import signal
@@ -11,10 +13,15 @@ import time
 import traceback
 import types
 import typing
+import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+import torch
+
+import torchmcl
 
 WORDS: dict[type, list[str]] = {
     int: ["-1", "0", "1", "x", "1e9", "99999999999999999999999", "2.5", ""],
@@ -25,7 +32,7 @@ WORDS: dict[type, list[str]] = {
            "/dev/full", "/proc/none", "file/x", "a" * 300, "\udc80", "[bold]x", ".", ""],
 }  # fmt: skip
 GOOD = (0, 2, 130, 143)
-WORK, IDLE = 1.0, 4.0
+WORK, IDLE = 1.0, 2.0
 """Seconds of computing after which a command that works is interrupted, and of waiting beyond them."""
 SECRET = "value-of-the-secret"
 """Of an environment variable, which no command may write or print."""
@@ -103,6 +110,21 @@ def line(draw: random.Random, name: str) -> tuple[str, ...]:
         values = [draw.choice(WORDS[kind])]
         words += [f"--{parameter.replace('_', '-')}", *values] if option else values
     return tuple(words)
+
+
+def ready() -> None:
+    """Import what commands need, once for all children."""
+    torch.set_num_threads(1)
+    for module in pkgutil.walk_packages(torchmcl.__path__, "torchmcl."):
+        if not module.name.endswith("__main__"):
+            importlib.import_module(module.name)
+
+
+def small_toy() -> None:
+    """Make the data of `toy` small, in this process and its children: the command has no option for that."""
+    from torchmcl.toy.presets import PRESETS, Settings
+
+    PRESETS["paper"] = Settings("paper", training_samples=4000, validation_samples=1000, epochs=8, units=32)
 
 
 def prepare(folder: Path) -> None:
@@ -183,6 +205,7 @@ def _child(words: tuple[str, ...], folder: Path, log: Path) -> None:
         most = pages * resource.getpagesize() + MEMORY
         resource.setrlimit(resource.RLIMIT_AS, (most, most))
         signal.signal(signal.SIGINT, signal.default_int_handler)
+        warnings.resetwarnings()  # those of the tests are errors
         sys.argv = ["torchmcl", *words]
         from torchmcl.cli import main
 

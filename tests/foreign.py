@@ -134,15 +134,17 @@ LIGHT: tuple[Reader, ...] = (
 )
 """Which are ready at once, but for a small fit."""
 HEAVY: tuple[Reader, ...] = (
-    Reader("train", ("evaluate", "run"), ("run/*.json", WEIGHTS, "scenes/*.json", "scenes/*/test*_1*.csv")),
+    Reader("train", ("evaluate", "run"), ("run/*.json", WEIGHTS, "scenes/*.json", "scenes/*/test_*.csv")),
     Reader("old", ("evaluate", "run"), ("run/config.yaml", "run/config.json")),
-    Reader("train", TRAIN, ("run/*.json", WEIGHTS, "scenes/*.json", "scenes/*/train*_1*.csv")),
+    Reader("train", TRAIN, ("run/*.json", WEIGHTS, "scenes/*.json", "scenes/*/train_0*.csv")),
     Reader(
         "train", ("localize", "sound.wav", "--model", "run", "--out", "out"), ("run/config.json", WEIGHTS)
     ),
     Reader("begun", TRAIN, ("run/last.ckpt", "run/settings.json")),
-    Reader("train", SIMULATE, ("scenes/*.json", "scenes/*/*_1.csv")),
-    Reader("train", ("inspect", "scenes", "--out", "out"), ("scenes/*/*_1.csv", "scenes/*/*_1.wav")),
+    Reader("train", SIMULATE, ("scenes/*.json", "scenes/*/train_0*.csv")),
+    Reader(
+        "train", ("inspect", "scenes", "--out", "out"), ("scenes/*/train_0*.csv", "scenes/*/train_0*.wav")
+    ),
     Reader("classify", CLASSIFY, ("out/**/*.json", "out/**/*.safetensors")),
     Reader("trajectories", TRAJECTORIES, ("out/**/*.json", "out/**/*.safetensors", "tracks/eth/*/*.txt")),
     Reader("toy", TOY, ("out/**/*.json", "out/**/*.safetensors")),
@@ -248,12 +250,12 @@ def draw_case(draw: random.Random, readers: tuple[Reader, ...], worlds: Path) ->
         return Case(reader, path, damage, lambda target: _replace(target, damage))
     suffix = path.suffix
     if suffix in (".json", ".yaml"):
-        damage, text = _damaged_json(draw, source.read_text())
+        damage, text = damaged_json(draw, source.read_text())
         return Case(reader, path, damage, lambda target: _write(target, text.encode()))
     if suffix == ".ndjson":
         lines = source.read_text().splitlines()
         number = draw.randrange(len(lines))
-        damage, lines[number] = _damaged_json(draw, lines[number])
+        damage, lines[number] = damaged_json(draw, lines[number])
         return Case(
             reader, path, f"line {number}: {damage}", lambda target: _write(target, "\n".join(lines).encode())
         )
@@ -311,7 +313,8 @@ def keys(value: Any, above: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
 MARK = "this value is replaced"
 
 
-def _damaged_json(draw: random.Random, text: str) -> tuple[str, str]:
+def damaged_json(draw: random.Random, text: str) -> tuple[str, str]:
+    """JSON with one value replaced, removed or added; what was done, and the text."""
     plain = json.loads(text)
     places = list(keys(plain))
     if not places:
@@ -370,7 +373,7 @@ def _damaged_weights(draw: random.Random, content: bytes) -> tuple[str, bytes]:
         return f"number {number.hex()} at {at}", content[: 8 + size] + bytes(data)
     if kind == 2:
         return "cut", content[: draw.randrange(len(content))]
-    damage, text = _damaged_json(draw, header)
+    damage, text = damaged_json(draw, header)
     return damage, struct.pack("<Q", len(text.encode())) + text.encode() + bytes(data)
 
 

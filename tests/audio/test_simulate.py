@@ -11,6 +11,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -23,7 +24,7 @@ from typer.testing import CliRunner
 from torchmcl.audio.clips import folder_clips, synthesized_clips
 from torchmcl.audio.datasets import read_dataset
 from torchmcl.audio.scenes import SceneSettings, compose
-from torchmcl.audio.simulate import simulate
+from torchmcl.audio.simulate import _undisturbed, simulate
 from torchmcl.audio.targets import overlap_shares
 from torchmcl.cli import app
 from torchmcl.errors import UserError
@@ -329,3 +330,22 @@ def test_mixed_recordings_are_half_in_rooms_and_half_of_synthesised_sounds(tmp_p
     }
     assert "beep" in labels
     assert len(labels) > 5
+
+
+def test_workers_start_though_another_thread_takes_the_interruption():
+    """A mask of signals holds for one thread only; a worker that starts when its parent is gone prints a traceback."""
+    done = []
+    sleeper = threading.Thread(target=time.sleep, args=(0.5,))
+    sleeper.start()
+
+    def work():
+        with _undisturbed():
+            os.kill(os.getpid(), signal.SIGINT)
+            time.sleep(0.1)
+            done.append("all")
+
+    with pytest.raises(KeyboardInterrupt):
+        work()
+    sleeper.join()
+    assert done == ["all"]
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler

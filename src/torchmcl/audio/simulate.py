@@ -118,9 +118,9 @@ def _in_processes(
     job: _Job, missing: Sequence[RecordingSpec], workers: int, advance: Callable[[], None]
 ) -> None:
     with ProcessPoolExecutor(workers, _context(), initializer=_start, initargs=(job,)) as executor:
-        with _blocked(signal.SIGINT):
-            futures = [executor.submit(_make, spec) for spec in missing]
         try:
+            with _undisturbed():
+                futures = [executor.submit(_make, spec) for spec in missing]
             for future in as_completed(futures):
                 future.result()
                 advance()
@@ -134,13 +134,28 @@ def _in_processes(
 
 
 @contextmanager
-def _blocked(number: signal.Signals) -> Iterator[None]:
-    """Hold a signal back; processes that are started meanwhile never get it."""
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {number})
+def _undisturbed() -> Iterator[None]:
+    """Hold interruptions back until the end; processes that are started meanwhile never get them.
+
+    A mask alone would not do: another thread, such as that of a progress bar, would take the signal.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    received: list[tuple[int, Any]] = []
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    before = {
+        number: signal.signal(number, lambda *came: received.append(came))
+        for number in (signal.SIGINT, signal.SIGTERM)
+    }
     try:
         yield
     finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+        for number, handler in before.items():
+            signal.signal(number, handler)
+    for came in received:
+        os.kill(os.getpid(), came[0])
 
 
 def _context() -> BaseContext:
