@@ -3,6 +3,7 @@
 import json
 import re
 import shutil
+import time
 
 import numpy as np
 import pandas as pd
@@ -200,3 +201,11 @@ def test_ranks_and_ratios():
     assert found["ranks"]["crps"] == {"torchmcl": 1.5, "mdn": 1.5}
     assert found["ratios"] == {"mdn": pytest.approx(1.0), "control": pytest.approx(2**0.5)}
     assert found["coverage"]["mdn"]["mean_gap_per_set"] == pytest.approx((0.4 + 0.1 + 0 + 0.05) / 4)
+
+
+def test_many_columns_take_time_in_proportion_to_their_number(tmp_path):
+    path = tmp_path / "wide.csv"
+    path.write_text(",".join(map(str, range(60_000))) + "\n" + ",".join(["1"] * 60_000) + "\n")
+    began = time.process_time()
+    assert read_frame(path).shape == (1, 60_000)
+    assert time.process_time() - began < 10  # comparing each name with each other one takes 25 s

@@ -2,6 +2,7 @@
 
 import csv
 import re
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -47,7 +48,7 @@ def pieces(path: Path, rows: int | None = ROWS) -> Iterator[Any]:
     read = _parquet if path.suffix.lower() in (".parquet", ".pq") else _csv
     for frame in read(path, rows):
         names = [str(name) for name in frame.columns]
-        twice = next((name for name in names if names.count(name) > 1), None)
+        twice = next((name for name, count in Counter(names).items() if count > 1), None)
         if twice is not None:
             raise UserError(f"{path}: has two columns named {twice!r}")
         yield frame
