@@ -19,7 +19,7 @@ from test_documents import PAGES, ROOT, blocks
 from torchmcl.cli import app
 from torchmcl.experiments import studies, study
 from torchmcl.experiments.train import resume
-from torchmcl.toy import experiment, outliers, presets
+from torchmcl.toy import experiment, outcomes, outliers, presets
 from torchmcl.trajectories.forecaster import BUNDLED
 
 SCENES = ("--recordings", "5", "--duration", "2", "--sample-rate", "16000")
@@ -78,6 +78,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setitem(presets.PRESETS, name, replace(settings, **tiny))
     monkeypatch.setattr(experiment, "toy", partial(experiment.toy, size=10))
     monkeypatch.setattr(outliers, "toy_outliers", partial(outliers.toy_outliers, size=10))
+    monkeypatch.setattr(outcomes, "evaluate", partial(outcomes.evaluate, samples=50))
     monkeypatch.syspath_prepend(ROOT)
     for name in ("training", "transport"):
         module = import_module(f"benchmarks.{name}")
@@ -121,7 +122,7 @@ def run_torchmcl(words: list[str]) -> None:
         rest = [*(word for word in rest if not word.startswith(sizes)), "scale=smoke", "training.epochs=1"]
     if name == "train":
         rest += ONE_PROCESS
-    if name == "study":
+    if name in ("study", "toy"):
         rest += ["--seeds", "1"]
     if name == "fit":
         rest += ["--epochs", "2"]
