@@ -1,5 +1,6 @@
 """`fit`: repeatable, resumable, interruptible, and it keeps the weights that it says."""
 
+import csv
 import re
 import signal
 import subprocess
@@ -11,6 +12,7 @@ from pathlib import Path
 import pytest
 import torch
 from lightning.pytorch import Callback
+from lightning.pytorch.loggers import CSVLogger
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 from torchmetrics import MeanMetric
@@ -308,3 +310,31 @@ def test_signals_belong_to_the_caller(install, names, said, code):
     assert ended.returncode == code, ended.stderr
     assert ended.stdout.split() == said.split()
     assert "Traceback" not in ended.stderr
+
+
+def test_a_logger_gets_the_values_of_each_epoch_and_changes_nothing(tmp_path):
+    logger = CSVLogger(tmp_path, name=None, version="run")
+    logged = fit(
+        network,
+        rmcl_loss,
+        batches(),
+        batches(False),
+        seed=0,
+        optimization=Optimization(epochs=3, learning_rate=0.01),
+        hardware=CPU,
+        logger=logger,
+    )
+    with (tmp_path / "run" / "metrics.csv").open() as stream:
+        rows = [row for row in csv.DictReader(stream) if row["validation_loss"]]
+    assert [int(row["epoch"]) for row in rows] == [0, 1, 2]
+    expected = [row["validation_loss"] for row in logged.history]
+    assert [float(row["validation_loss"]) for row in rows] == pytest.approx(expected)
+    assert equal(logged, train(3))
+
+
+def test_no_tracker_is_imported_unless_it_is_used():
+    program = "import sys, torchmcl.training; print(*sys.modules)"
+    loaded = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    ).stdout
+    assert not {"tensorboard", "tensorboardX", "mlflow", "wandb", "comet_ml", "neptune"} & set(loaded.split())
