@@ -152,6 +152,7 @@ class Live:
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.PIPE,
             env={**os.environ, "OMP_NUM_THREADS": "1"},
+            start_new_session=True,  # Ctrl-C ends the server, and the server ends the analysis
         )
         assert process.stdout is not None
         assert process.stderr is not None

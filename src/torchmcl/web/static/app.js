@@ -90,6 +90,7 @@ async function show(status) {
   shown = status.kind;
   door(shown);
   $("preview").replaceChildren();
+  $("preview").removeAttribute("tabindex");
   $("result-name").textContent = status.name;
   $("predict").hidden = status.kind !== "tables";
   table = status.kind === "tables" ? status : null;
@@ -113,6 +114,7 @@ async function showPredictions(status) {
   const rows = text.trim().split("\n").slice(0, 21).map((line) => line.split(","));
   const made = add($("preview"), "table");
   $("preview").replaceChildren(made);
+  $("preview").tabIndex = 0;  // a wide table is scrolled by keyboard as well
   rows.forEach((cells, index) => {
     const row = add(made, "tr");
     for (const cell of cells) {
