@@ -3,10 +3,14 @@
 import numpy as np
 import pytest
 import torch
+from scipy.special import ndtr, ndtri
 
 from torchmcl import Hypotheses
 from torchmcl.tabular.calibration import Calibration, central_level, density_level
 from torchmcl.tabular.regions import _where_above
+from torchmcl.tabular.scaling import Standard
+
+PLAIN = Standard(np.zeros(1), np.ones(1))
 
 
 def levels(scores, weights=None, groups=None):
@@ -20,6 +24,31 @@ def test_the_level_is_the_conformal_quantile():
         found = levels(scores).interval_levels(coverage, None, 2)
         assert found.shape == (2, 1)
         assert found[0, 0] == np.sort(scores)[int(np.ceil(100 * coverage)) - 1]
+
+
+def test_smoothed_levels_are_less_noisy_and_no_less_right():
+    random = np.random.default_rng(0)
+    plain, smooth = [], []
+    for _ in range(300):
+        # Half of the spread that the model expects, so that the level must differ from the coverage.
+        scores = 2 * ndtr(np.abs(0.5 * random.normal(size=70))) - 1
+        for found, kept in ((plain, False), (smooth, True)):
+            own = Calibration(scores[:, None], scores, np.ones(70), None, kept)
+            level = own.interval_levels(0.8, None, 1)[0, 0]
+            found.append(2 * ndtr(2 * ndtri((1 + level) / 2)) - 1)
+    assert np.mean(smooth) == pytest.approx(0.8, abs=0.01)
+    assert np.std(smooth) < 0.85 * np.std(plain)
+
+
+def test_smoothing_vanishes_with_many_rows_and_keeps_infinity():
+    scores = np.random.default_rng(0).beta(2, 5, size=50_000)
+    own = Calibration(scores[:, None], scores, np.ones(len(scores)), None, True)
+    for coverage in (0.5, 0.9, 0.95):
+        found = own.interval_levels(coverage, None, 1)[0, 0]
+        assert (scores <= found).mean() == pytest.approx(coverage, abs=0.006)
+    few = Calibration(scores[:8, None], scores[:8], np.ones(8), None, True)
+    with pytest.warns(UserWarning, match="8 rows are too few"):
+        assert few.interval_levels(0.9, None, 1)[0, 0] == np.inf
 
 
 def test_weights_are_repetitions():
@@ -61,7 +90,10 @@ def test_levels_of_targets_are_uniform_under_the_truth():
     )
     many = Hypotheses.stack([one] * 2000)
     y = many.mixture().sample(())
-    for found in (central_level(many, y)[:, 0], density_level(many, y, torch.Generator().manual_seed(0))):
+    for found in (
+        central_level(many, y)[:, 0],
+        density_level(many, y, PLAIN, torch.Generator().manual_seed(0)),
+    ):
         for level in (0.25, 0.5, 0.9):
             assert (found <= level).double().mean() == pytest.approx(level, abs=0.03)
 
@@ -73,5 +105,5 @@ def test_a_region_of_two_branches_has_two_intervals():
         "softmax",
         torch.full((2,), 0.5).double(),
     )
-    found = _where_above(two, two.mixture().log_prob(torch.tensor([[3.5]]).double())[0])
+    found = _where_above(two, PLAIN, two.mixture().log_prob(torch.tensor([[3.5]]).double())[0])
     np.testing.assert_allclose(found, [[-3.5, -2.5], [2.5, 3.5]], atol=1e-6)

@@ -1,6 +1,7 @@
 """Intervals and regions that hold their coverage: split conformal prediction with out-of-fold or fresh rows."""
 
 import warnings
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,6 +10,7 @@ import torch
 from numpy.typing import NDArray
 from scipy.special import ndtr, ndtri
 from torch import Tensor
+from torch.distributions import Distribution
 
 from torchmcl.hypotheses import Hypotheses
 from torchmcl.tabular.scaling import Standard
@@ -17,8 +19,10 @@ from torchmcl.tabular.targets import Targets
 __all__ = ["Calibration", "calibrate"]
 
 Array = NDArray[np.float64]
-PART = 0.5
-"""The part of the extrapolation from pairs to all members that is made."""
+BANDWIDTH = 0.8
+"""Of the smoothing of out-of-fold levels, in probability, times the cube root of the number of targets."""
+LEAST = 1e-3
+"""Normal quantiles of levels below count as this, so that their logarithm is finite."""
 DRAWS, ROWS_AT_ONCE = 512, 32
 """Draws that tell the probability of a region, and rows whose draws are in memory at once."""
 
@@ -33,48 +37,35 @@ class Calibration:
         region: For each target the probability of the highest-density region that just contains it, `(targets,)`.
         weights: Of the targets.
         groups: The group of each target as text, or `None`.
-        single: As `interval`, for single members where `interval` is of pairs of members, `(2 x targets, dim)`: the
-            first members, then the second ones. `None` where `interval` is of all members.
-        members: Of the model whose intervals are calibrated by pairs.
+        smooth: Whether the level of an interval is smoothed over similar coverages. Out-of-fold levels are few in
+            small tables, and their conformal quantile is noisy; with fresh rows it stays as it is, for its guarantee.
     """
 
     interval: Array
     region: Array
     weights: Array
     groups: NDArray[Any] | None = None
-    single: Array | None = None
-    members: int = 2
+    smooth: bool = False
 
     def interval_levels(self, coverage: float, groups: Any, rows: int) -> Array:
         """The level of the central interval that holds `coverage`, `(rows, dim)`; infinite with too few targets."""
-        columns = [self._levels(column, coverage, groups, rows) for column in self.interval.T]
-        levels = np.stack(columns, axis=1)
-        return levels if self.single is None else self._extrapolated(levels, coverage)
-
-    def _extrapolated(self, levels: Array, coverage: float) -> Array:
-        """From pairs to all members: their disagreement widens a mixture by a part that is linear in 1 / members.
-
-        On normal quantiles, and half of the way: the whole way was measured to be too far.
-        """
-        assert self.single is not None
-        weights = np.tile(self.weights, 2)
-        alone = np.array([_quantile(column, weights, coverage) for column in self.single.T])
-        z, one = (ndtri((1 + np.minimum(each, 1 - 1e-12)) / 2) for each in (levels, alone))
-        step = (1 / 2 - 1 / self.members) / (1 - 1 / 2)
-        moved = np.maximum(z + PART * step * np.minimum(z - one, 0.0), 0.0)
-        return np.where(levels < 1, 2 * ndtr(moved) - 1, levels)
+        quantile = _smooth_quantile if self.smooth else _quantile
+        columns = [self._levels(column, coverage, groups, rows, quantile) for column in self.interval.T]
+        return np.stack(columns, axis=1)
 
     def region_levels(self, coverage: float, groups: Any, rows: int) -> Array:
         """The probability of the highest-density region that holds `coverage`, `(rows,)`."""
-        return self._levels(self.region, coverage, groups, rows)
+        return self._levels(self.region, coverage, groups, rows, _quantile)
 
-    def _levels(self, scores: Array, coverage: float, groups: Any, rows: int) -> Array:
+    def _levels(
+        self, scores: Array, coverage: float, groups: Any, rows: int, quantile: Callable[..., float]
+    ) -> Array:
         if groups is None or self.groups is None:
             if groups is not None:
                 raise ValueError(
                     "groups need a model that was calibrated by group: calibrate(X, y, groups=...)"
                 )
-            return np.full(rows, _quantile(scores, self.weights, coverage))
+            return np.full(rows, quantile(scores, self.weights, coverage))
         wanted = np.asarray(groups).astype(str)
         if wanted.shape != (rows,):
             raise ValueError(f"groups must be {(rows,)}, one for each row, got {wanted.shape}")
@@ -83,7 +74,7 @@ class Calibration:
             own = self.groups == group
             if not own.any():
                 raise ValueError(f"groups holds {str(group)!r}, which calibration had no row of")
-            levels[wanted == group] = _quantile(
+            levels[wanted == group] = quantile(
                 scores[own], self.weights[own], coverage, f" in group {group!s}"
             )
         return levels
@@ -108,13 +99,36 @@ def _quantile(scores: Array, weights: Array, coverage: float, where: str = "") -
     return float(scores[order[index]])
 
 
+def _smooth_quantile(scores: Array, weights: Array, coverage: float, where: str = "") -> float:
+    """The conformal quantile, smoothed: the ratio of its normal quantile to that of a calibrated model varies little.
+
+    The geometric mean of the ratio over coverages nearby; infinite where the conformal quantile is.
+    """
+    if np.isinf(_quantile(scores, weights, coverage, where)):
+        return np.inf
+    order = np.argsort(scores, kind="stable")
+    own = weights[order]
+    # A new row weighs as much as the average of the others, as in the conformal quantile.
+    level = np.cumsum(own) / (own.sum() + own.mean())
+    width = BANDWIDTH * len(own) ** (-1 / 3)
+    near = own * np.exp(-0.5 * ((level - coverage) / width) ** 2)
+    ratio = np.maximum(_normal(scores[order]), LEAST) / _normal(level)
+    smooth = _normal(coverage) * np.exp(np.average(np.log(ratio), weights=near))
+    return float(2 * ndtr(smooth) - 1)
+
+
+def _normal(level: Any) -> Any:
+    """How many standard deviations a central interval of this level reaches, under a normal distribution."""
+    return ndtri((1 + np.minimum(level, 1 - 1e-12)) / 2)
+
+
 def calibrate(
     pooled: Hypotheses,
     units: Standard,
     targets: Targets,
     weights: Array,
     groups: NDArray[Any] | None = None,
-    members: int | None = None,
+    smooth: bool = False,
 ) -> Calibration:
     """How unusual targets are under distributions that have not seen them.
 
@@ -124,7 +138,7 @@ def calibrate(
         targets: Of the rows.
         weights: Of the rows.
         groups: Of the rows, as text.
-        members: Of the model, where `pooled` is of pairs of them.
+        smooth: Whether levels of intervals are smoothed, for out-of-fold rows.
     """
     row, column = targets.active.nonzero()
     y = torch.from_numpy(units.apply(targets.values[row, column]))
@@ -133,20 +147,9 @@ def calibrate(
     parts = [(own[k : k + ROWS_AT_ONCE], y[k : k + ROWS_AT_ONCE]) for k in range(0, len(y), ROWS_AT_ONCE)]
     random = torch.Generator().manual_seed(0)
     interval = torch.cat([central_level(*part) for part in parts]).numpy()
-    region = torch.cat([density_level(*part, random) for part in parts]).numpy()
+    region = torch.cat([density_level(*part, units, random) for part in parts]).numpy()
     own_groups = None if groups is None else groups[row]
-    if members is None or members < 3:
-        return Calibration(interval, region, weights[row], own_groups)
-    single = torch.cat([central_level(_half(own, half), y) for half in (0, 1)]).numpy()
-    return Calibration(interval, region, weights[row], own_groups, single, members)
-
-
-def _half(pairs: Hypotheses, half: int) -> Hypotheses:
-    """One of the two members of pooled pairs."""
-    assert pairs.widths is not None
-    count = pairs.n_hypotheses // 2
-    part = slice(half * count, (half + 1) * count)
-    return Hypotheses(pairs.points[:, part], pairs.log_probs[:, part], "softmax", pairs.widths[:, part])
+    return Calibration(interval, region, weights[row], own_groups, smooth)
 
 
 def central_level(hypotheses: Hypotheses, y: Tensor) -> Tensor:
@@ -156,9 +159,14 @@ def central_level(hypotheses: Hypotheses, y: Tensor) -> Tensor:
     return (2 * (hypotheses.probs[..., None] * below).sum(1) - 1).abs()
 
 
-def density_level(hypotheses: Hypotheses, y: Tensor, random: torch.Generator) -> Tensor:
+def density_level(hypotheses: Hypotheses, y: Tensor, units: Standard, random: torch.Generator) -> Tensor:
     """The probability of the region whose density is above that of y, by draws."""
     mixture = hypotheses.mixture()
-    own = mixture.log_prob(y)
-    drawn = mixture.log_prob(mixture.sample((DRAWS,), random))
+    own = log_density(mixture, units, y)
+    drawn = log_density(mixture, units, mixture.sample((DRAWS,), random))
     return (drawn > own).double().mean(0)
+
+
+def log_density(mixture: Distribution, units: Standard, standardized: Tensor) -> Tensor:
+    """The log density of targets in their own units, at standardized ones `(..., dim)`."""
+    return mixture.log_prob(standardized) + torch.from_numpy(units.log_slope(standardized.numpy()))

@@ -18,18 +18,18 @@ from torch import Tensor, nn
 from torchmcl.classification import class_log_probs, class_targets, cmcl_loss
 from torchmcl.distances import cross_entropy
 from torchmcl.ensemble import members_loss
-from torchmcl.errors import check_choice, check_integer, check_number
+from torchmcl.errors import check_choice, check_number
 from torchmcl.hypotheses import Hypotheses, Link
 from torchmcl.losses import mcl_loss, rmcl_loss
 from torchmcl.sharing.hub import Shared, fetched
 from torchmcl.tabular.columns import Columns
 from torchmcl.tabular.members import SCORED_AT_ONCE, MemberBatches, ring
-from torchmcl.tabular.network import ACTIVATIONS, Readout, SeparateMembers, StackedMembers
+from torchmcl.tabular.network import Readout, SeparateMembers, StackedMembers
 from torchmcl.tabular.preparation import validated_table
 from torchmcl.tabular.recipe import DECAY, batch_size_for, epochs_for, own_networks
 from torchmcl.tabular.regressor import _unchanged_on_failure
 from torchmcl.tabular.rows import Rows, merge, read_weights
-from torchmcl.tabular.settings import _check_hidden, _finite, _optional_integer
+from torchmcl.tabular.settings import check_training
 from torchmcl.tabular.targets import Targets
 from torchmcl.training import Fitted, Hardware, Loss, Optimization, cosine, fit
 
@@ -352,16 +352,9 @@ class MCLClassifier(Shared, ClassifierMixin, BaseEstimator):
 
     def check_settings(self) -> None:
         """Raise a `ValueError` or `TypeError` that names a setting that is wrong."""
-        check_integer("n_hypotheses", self.n_hypotheses)
+        check_training(self)
         check_choice("loss", self.loss, ("cmcl", "rmcl", "mcl", "ensemble"))
         check_choice("scores", self.scores, ("sigmoid", "softmax"))
-        check_choice("activation", self.activation, tuple(ACTIVATIONS))
-        for name in ("max_epochs", "batch_size", "patience"):
-            _optional_integer(name, getattr(self, name))
-        _check_hidden(self.hidden)
-        _finite("learning_rate", self.learning_rate)
-        _finite("weight_decay", self.weight_decay, zero=True)
-        check_number("validation_fraction", self.validation_fraction, 0, 0.5)
         if self.beta is not None:
             check_number("beta", self.beta, 0)
             if self.loss not in BETAS:
@@ -370,10 +363,6 @@ class MCLClassifier(Shared, ClassifierMixin, BaseEstimator):
             raise ValueError(f"scores must be left as it is with loss={self.loss!r}, which has no scores")
         if not (self.network is None or callable(self.network)) or isinstance(self.network, nn.Module):
             raise TypeError(f"network must be None or a function that makes a module, got {self.network!r}")
-        if not isinstance(self.device, str):
-            raise TypeError(f"device must be a name such as 'auto', 'cpu' or 'cuda', got {self.device!r}")
-        if not isinstance(self.progress, bool):
-            raise TypeError(f"progress must be True or False, got {self.progress!r}")
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

@@ -16,6 +16,7 @@ from torchmcl.tabular.members import pool
 from torchmcl.tabular.merging import merge_hypotheses
 from torchmcl.tabular.recipe import with_widths
 from torchmcl.tabular.scaling import Standard
+from torchmcl.tabular.warping import Warped, WarpedMixture, moments
 
 __all__ = ["TableModel"]
 
@@ -64,16 +65,27 @@ class TableModel:
         """`(rows, dim)`."""
         if self.directional:
             return self._joined(from_vectors(_mean_vector(part)) for part in self._parts(inputs))
+        if isinstance(self.units, Warped):
+            return self._moments(inputs, self.units)[0]
         return self.units.invert(self._joined(part.mean for part in self._parts(inputs)))
 
     def std(self, inputs: Tensor) -> Array:
         """`(rows, dim)`."""
         self._refuse_directions("predict_std")
+        if isinstance(self.units, Warped):
+            return np.sqrt(self._moments(inputs, self.units)[1])
         return self._joined(part.std for part in self._parts(inputs)) * self.units.scale
 
     def answers(self, inputs: Tensor, count: int | None = None) -> Hypotheses:
         """`count` hypotheses, K if it is `None`, for each row in the units of the targets."""
         found = Hypotheses.cat([self._merged(part, count or self.hypotheses) for part in inputs.split(CHUNK)])
+        if isinstance(self.units, Warped):
+            assert found.widths is not None
+            bent = found.points.numpy()
+            # The slope at the point itself turns a width into the units of the targets.
+            stretch = torch.from_numpy(np.exp(-self.units.log_slope(bent)))
+            own = torch.from_numpy(self.units.invert(bent))
+            return Hypotheses(own, found.logits, found.link, found.widths * stretch)
         scale = torch.from_numpy(self.units.scale)
         # One width for all coordinates: that with the same volume.
         widths = None if found.widths is None else found.widths * scale.log().mean().exp()
@@ -84,6 +96,8 @@ class TableModel:
         """Batch shape `(rows,)`, event shape `(dim,)`."""
         self._refuse_directions("predict_dist")
         pooled = Hypotheses.cat(list(self._parts(inputs)))
+        if isinstance(self.units, Warped):
+            return WarpedMixture(pooled, self.units)
         center, scale = torch.from_numpy(self.units.center), torch.from_numpy(self.units.scale)
         if self.dim == 1:
             assert pooled.widths is not None
@@ -124,7 +138,7 @@ class TableModel:
             part.mixture().log_prob(scaled[start : start + len(part)])
             for start, part in self._numbered(inputs)
         ]
-        return torch.cat(found).numpy() - np.log(self.units.scale).sum()
+        return torch.cat(found).numpy() + self.units.log_slope(scaled.numpy())
 
     def _parts(self, inputs: Tensor) -> Iterator[Hypotheses]:
         for part in inputs.split(CHUNK):
@@ -132,6 +146,12 @@ class TableModel:
 
     def _numbered(self, inputs: Tensor) -> Iterator[tuple[int, Hypotheses]]:
         yield from zip(range(0, len(inputs), CHUNK), self._parts(inputs), strict=True)
+
+    def _moments(self, inputs: Tensor, units: Warped) -> tuple[Array, Array]:
+        """Mean and variance, `(rows, dim)`, in smaller parts: each hypothesis has the nodes of a quadrature."""
+        parts = [moments(self.pooled(part), units) for part in inputs.split(CHUNK // 16)]
+        mean, variance = zip(*parts, strict=True)
+        return self._joined(mean), self._joined(variance)
 
     def _merged(self, inputs: Tensor, count: int) -> Hypotheses:
         if self.own_widths:

@@ -1,10 +1,11 @@
 """From what a user gives to standardized rows."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from sklearn.utils.validation import validate_data
 
 from torchmcl.tabular.columns import Columns, Table, is_frame, read_table
@@ -13,6 +14,7 @@ from torchmcl.tabular.rows import Rows, merge, read_weights
 from torchmcl.tabular.scaling import LIMIT, Standard
 from torchmcl.tabular.settings import is_directional
 from torchmcl.tabular.targets import read_targets
+from torchmcl.tabular.warping import Warped
 
 __all__ = ["Preparation", "prepare", "validated_table"]
 
@@ -43,6 +45,23 @@ class Preparation:
         """The rows of `eval_set` in standardized units."""
         return None if self.validation is None else self._problem(self.validation)
 
+    def warped(self) -> "Preparation":
+        """The same rows, with targets of one output transformed by Yeo-Johnson."""
+        active = self.rows.targets.active
+        weights = self.rows.weights[active.nonzero()[0]]
+        return replace(self, units=Warped.of(self.units, self.rows.targets.values[active], weights))
+
+    def log_slope(self, held: NDArray[np.int64]) -> float:
+        """Of the units, the mean over the targets of held-out rows, or of `eval_set` if there is one.
+
+        Added to a log-likelihood of standardized targets it gives that of the targets themselves.
+        """
+        rows, index = (self.rows, held) if self.validation is None else (self.validation, slice(None))
+        targets, weights, active = rows.targets.values[index], rows.weights[index], rows.targets.active[index]
+        each = self.units.log_slope(np.clip(self.units.apply(targets), -LIMIT, LIMIT))
+        total = (active * weights[:, None]).sum()
+        return float((each * weights[:, None])[active].sum() / total) if total > 0 else 0.0
+
     def _problem(self, rows: Rows) -> Problem:
         targets = np.clip(self.units.apply(rows.targets.values), -LIMIT, LIMIT)
         targets = np.where(rows.targets.active[..., None], targets, 0.0)
@@ -67,6 +86,8 @@ def prepare(estimator: Any, X: Any, y: Any, sample_weight: Any, eval_set: Any) -
         raise ValueError(f"y has {targets.dim} coordinates, directions have 2: azimuth and elevation")
     # Inputs without a target teach the scores of rMCL that nothing is there; the energy score learns nothing of them.
     keep_empty = estimator.loss != "energy"
+    if estimator.target_transform is not None and targets.dim > 1:
+        raise ValueError(f"target_transform must be None for {targets.dim} outputs: it is for one")
     rows = merge(table, targets, weights, keep_empty)
     if len(rows) < 2:
         raise ValueError(f"X and y have n_samples={len(rows)} different row: at least 2 are needed")

@@ -1,6 +1,7 @@
 """How the members of an `MCLRegressor` are trained: network, objective, epochs, and the factor of their widths."""
 
 import copy
+import math
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -67,6 +68,7 @@ class Trained:
         epochs: How many were trained.
         best: The validation score of each member; empty without validation.
         held_out: Hypotheses of the members for their validation rows; `None` without validation.
+        likelihood: The mean log-likelihood of the validation rows, standardized; minus infinity without validation.
     """
 
     network: nn.Module
@@ -74,6 +76,7 @@ class Trained:
     epochs: int
     best: tuple[float, ...]
     held_out: Hypotheses | None
+    likelihood: float
 
 
 def batch_size_for(rows: int) -> int:
@@ -135,12 +138,12 @@ def train_members(
     )
     network = fitted.network
     if held is None:
-        return Trained(network, _no_factors(settings, problem, folds.members), fitted.epochs, (), None)
+        factors = _no_factors(settings, problem, folds.members)
+        return Trained(network, factors, fitted.epochs, (), None, -math.inf)
     hypotheses = held.answers(network)
-    factors = _factors(hypotheses, held, settings.loss == "energy")
-    return Trained(
-        network, factors, fitted.epochs, tuple(keep[0].best.tolist()), with_widths(hypotheses, factors)
-    )
+    factors, likelihood = _factors(hypotheses, held, settings.loss == "energy")
+    best = tuple(keep[0].best.tolist())
+    return Trained(network, factors, fitted.epochs, best, with_widths(hypotheses, factors), likelihood)
 
 
 def with_widths(hypotheses: Hypotheses, factors: Tensor) -> Hypotheses:
@@ -252,8 +255,8 @@ def _no_factors(settings: Any, problem: Problem, members: int) -> Tensor:
     return (spread / settings.n_hypotheses).expand(members).clone()
 
 
-def _factors(hypotheses: Hypotheses, held: _HeldOut, own_widths: bool) -> Tensor:
-    """For each member the candidate with the best likelihood of its validation rows."""
+def _factors(hypotheses: Hypotheses, held: _HeldOut, own_widths: bool) -> tuple[Tensor, float]:
+    """For each member the candidate with the best likelihood of its validation rows, and the mean of that."""
     rows = held.rows
     targets, active = held.problem.targets[rows].double(), held.problem.active[rows]
     weights = active.sum(-1) * (1.0 if held.problem.weights is None else held.problem.weights[rows])
@@ -263,4 +266,5 @@ def _factors(hypotheses: Hypotheses, held: _HeldOut, own_widths: bool) -> Tensor
         each = log_likelihood(scaled, targets, active)
         totals.append(torch.where(active.any(-1), weights * each, 0.0).sum(1))
     candidates = FACTORS if own_widths else KERNELS
-    return candidates[torch.stack(totals).argmax(0)]
+    best = torch.stack(totals).max(0)
+    return candidates[best.indices], float(best.values.sum() / weights.sum())

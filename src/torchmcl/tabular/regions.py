@@ -10,8 +10,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from torchmcl.hypotheses import Hypotheses
-from torchmcl.tabular.calibration import DRAWS
+from torchmcl.tabular.calibration import DRAWS, log_density
 from torchmcl.tabular.model import CHUNK, TableModel
+from torchmcl.tabular.scaling import Standard
 
 __all__ = ["Regions", "regions"]
 
@@ -55,12 +56,11 @@ class Regions:
         return np.array([(each[:, 1] - each[:, 0]).sum() for each in self.intervals()])
 
     def _intervals(self) -> Iterator[Array]:
-        scale = float(self.model.units.scale[0])
-        thresholds = torch.from_numpy(self.thresholds) + np.log(scale)
+        thresholds = torch.from_numpy(self.thresholds)
         for start in range(0, len(self), CHUNK):
             pooled = self.model.pooled(self.inputs[start : start + CHUNK])
             for row in range(len(pooled)):
-                found = _where_above(pooled[row], thresholds[start + row])
+                found = _where_above(pooled[row], self.model.units, thresholds[start + row])
                 yield self.model.units.invert(found.numpy())
 
 
@@ -77,27 +77,26 @@ def regions(model: TableModel, inputs: Tensor, levels: Array) -> Regions:
     rows = CHUNK // 8
     for start in range(0, len(inputs), rows):
         mixture = model.pooled(inputs[start : start + rows]).mixture()
-        drawn = mixture.log_prob(mixture.sample((DRAWS,), random)).sort(0).values
+        drawn = log_density(mixture, model.units, mixture.sample((DRAWS,), random)).sort(0).values
         outside = torch.from_numpy(1 - levels[start : start + rows].clip(0, 1))
         index = (outside * DRAWS).long().clamp(max=DRAWS - 1)
         threshold = drawn.gather(0, index[None])[0]
         thresholds.append(torch.where(outside > 0, threshold, -torch.inf))
-    own = torch.cat(thresholds).numpy() - np.log(model.units.scale).sum()
-    return Regions(model, inputs, own)
+    return Regions(model, inputs, torch.cat(thresholds).numpy())
 
 
-def _where_above(hypotheses: Hypotheses, threshold: Tensor) -> Tensor:
-    """The intervals on which a log density is at least the threshold, `(intervals, 2)`."""
+def _where_above(hypotheses: Hypotheses, units: Standard, threshold: Tensor) -> Tensor:
+    """The intervals on which the log density of targets is at least the threshold, standardized, `(intervals, 2)`."""
     if threshold == -torch.inf:
         return torch.tensor([[-torch.inf, torch.inf]], dtype=torch.double)
     mixture = hypotheses.mixture()
     x = _grid(hypotheses)
-    above = mixture.log_prob(x[:, None]) >= threshold
+    above = log_density(mixture, units, x[:, None]) >= threshold
     edge = (above[1:] != above[:-1]).nonzero()[:, 0]
     low, high, rising = x[edge], x[edge + 1], above[edge + 1]
     for _ in range(50):
         middle = (low + high) / 2
-        inside = mixture.log_prob(middle[:, None]) >= threshold
+        inside = log_density(mixture, units, middle[:, None]) >= threshold
         low, high = torch.where(inside == rising, low, middle), torch.where(inside == rising, middle, high)
     return ((low + high) / 2).reshape(-1, 2)
 

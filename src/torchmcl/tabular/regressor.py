@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from torchmcl.distances import Distance, euclidean
 from torchmcl.heads import Scores
 from torchmcl.sharing.hub import Shared, fetched
 from torchmcl.tabular.calibration import Calibration, calibrate
-from torchmcl.tabular.members import pool, ring
+from torchmcl.tabular.members import Folds, pool, ring
 from torchmcl.tabular.model import TableModel
 from torchmcl.tabular.predictions import Predictions
 from torchmcl.tabular.preparation import Preparation, prepare
@@ -58,6 +59,9 @@ class MCLRegressor(Predictions, Shared, RegressorMixin, BaseEstimator):
         assign: As in `rmcl_loss`.
         beta: As in `rmcl_loss`.
         negatives: As in `rmcl_loss`.
+        target_transform: For skewed targets of one output: `"yeo-johnson"` transforms them to be more symmetric, and
+            corrects densities for it; `"auto"` trains with and without, and keeps what has the higher likelihood on
+            held-out rows, in twice the time; `None` never does. With `loss="energy"` only.
         learning_rate: Of AdamW, at the start of a cosine schedule.
         weight_decay: Of AdamW.
         batch_size: Rows of a step; `None` for a twentieth of the rows, between 32 and 256.
@@ -73,6 +77,7 @@ class MCLRegressor(Predictions, Shared, RegressorMixin, BaseEstimator):
         n_iter_: Epochs of training.
         validation_score_: Of each member, in standardized units; empty if no row was held out.
         calibration_: What intervals and regions are read from; `None` if no row was held out.
+        target_transform_: `"yeo-johnson"` if the targets were transformed, otherwise `None`.
 
     Example:
         >>> x = np.linspace(0, 1, 400)[:, None]
@@ -97,6 +102,7 @@ class MCLRegressor(Predictions, Shared, RegressorMixin, BaseEstimator):
         assign: Assign = winner_takes_all,
         beta: float = 1.0,
         negatives: int | None = None,
+        target_transform: str | None = None,
         learning_rate: float = 5e-3,
         weight_decay: float = 0.01,
         batch_size: int | None = None,
@@ -118,6 +124,7 @@ class MCLRegressor(Predictions, Shared, RegressorMixin, BaseEstimator):
         self.assign = assign
         self.beta = beta
         self.negatives = negatives
+        self.target_transform = target_transform
         self.learning_rate = learning_rate
         self.weight_decay = weight_decay
         self.batch_size = batch_size
@@ -178,12 +185,11 @@ class MCLRegressor(Predictions, Shared, RegressorMixin, BaseEstimator):
             folds = ring(len(prepared.rows), members, fraction, seed)
             shown = self.progress if progress is None else progress
             options = {"checkpoint": checkpoint, "progress": shown}
-            trained = train_members(
-                self, prepared.problem, folds, seed, prepared.validation_problem, **options
-            )
+            prepared, trained = self._best_of(prepared, folds, seed, options)
             self.model_ = self._model(prepared, trained)
             self.calibration_ = self._calibration_of(prepared, trained, folds)
             self.n_iter_, self.validation_score_ = trained.epochs, np.array(trained.best)
+            self.target_transform_ = None if prepared.units.linear else "yeo-johnson"
         return self
 
     def calibrate(
@@ -272,6 +278,22 @@ class MCLRegressor(Predictions, Shared, RegressorMixin, BaseEstimator):
         """
         return cls.load(fetched(source, revision), network)
 
+    def _best_of(
+        self, prepared: Preparation, folds: Folds, seed: int, options: dict[str, Any]
+    ) -> tuple[Preparation, Trained]:
+        """Trained with the targets as they are, transformed, or both: then the better of them."""
+        forms = [prepared] if self.target_transform != "yeo-johnson" else [prepared.warped()]
+        if self.target_transform == "auto":
+            forms.append(prepared.warped())
+        found = []
+        for form in forms:
+            trained = train_members(self, form.problem, folds, seed, form.validation_problem, **options)
+            likelihood = trained.likelihood + form.log_slope(folds.validation.flatten().numpy())
+            found.append((likelihood, form, trained))
+            # The checkpoint is of the first training.
+            options = {**options, "checkpoint": None}
+        return max(found, key=itemgetter(0))[1:]
+
     def _model(self, prepared: Preparation, trained: Trained) -> TableModel:
         return TableModel(
             prepared.columns,
@@ -293,8 +315,7 @@ class MCLRegressor(Predictions, Shared, RegressorMixin, BaseEstimator):
             rows, index, pooled = prepared.rows, folds.blocks.flatten().numpy(), folds.pairs(trained.held_out)
         targets = rows.targets if index is None else rows.targets.take(index)
         weights = rows.weights if index is None else rows.weights[index]
-        members = folds.members if prepared.validation is None else None
-        return calibrate(pooled, prepared.units, targets, weights, members=members)
+        return calibrate(pooled, prepared.units, targets, weights, smooth=prepared.validation is None)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

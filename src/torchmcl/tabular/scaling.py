@@ -1,6 +1,7 @@
 """Standardization that a few far outliers do not decide, of numbers of any magnitude."""
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,6 +27,9 @@ class Standard:
     center: Array
     scale: Array
 
+    linear: ClassVar[bool] = True
+    """Whether equal steps of a number are equal steps of the standardized one."""
+
     @classmethod
     def fit(cls, values: Array, weights: Array) -> "Standard":
         """Of `values (rows, columns)`, in which NaN is left out, with the weight of each row."""
@@ -39,6 +43,10 @@ class Standard:
     def invert(self, values: Array) -> Array:
         """The numbers that `apply` would map to `values`."""
         return values * self.scale + self.center
+
+    def log_slope(self, standardized: Array) -> Array:
+        """The logarithm of the Jacobian determinant of `apply`, at standardized rows `(..., columns)`."""
+        return np.full(standardized.shape[:-1], -np.log(self.scale).sum())
 
 
 def limit(values: Array) -> Array:

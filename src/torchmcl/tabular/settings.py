@@ -1,4 +1,4 @@
-"""What `MCLRegressor` may be told; everything else is refused by name."""
+"""What `MCLRegressor` and `MCLClassifier` may be told; everything else is refused by name."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -11,7 +11,7 @@ from torchmcl.errors import check_choice, check_integer, check_number
 from torchmcl.tabular.network import ACTIVATIONS
 from torchmcl.tabular.objectives import LOSSES
 
-__all__ = ["DIRECTIONAL", "check_settings", "is_directional"]
+__all__ = ["DIRECTIONAL", "check_settings", "check_training", "is_directional"]
 
 DIRECTIONAL = (great_circle, great_circle_swapped, chordal)
 """Distances of directions (azimuth, elevation), whose angles must not be shifted or scaled."""
@@ -20,28 +20,36 @@ DIRECTIONAL = (great_circle, great_circle_swapped, chordal)
 def check_settings(model: Any) -> None:
     """Raise a `ValueError` or `TypeError` that names the first wrong setting."""
     check_choice("loss", model.loss, LOSSES)
-    check_integer("n_hypotheses", model.n_hypotheses)
-    for name in ("members", "max_epochs", "batch_size", "patience", "negatives"):
+    check_training(model)
+    for name in ("members", "negatives"):
         _optional_integer(name, getattr(model, name))
-    _check_hidden(model.hidden)
-    check_choice("activation", model.activation, tuple(ACTIVATIONS))
     check_choice("scores", model.scores, ("sigmoid", "softmax", None))
+    check_choice("target_transform", model.target_transform, (None, "auto", "yeo-johnson"))
     check_number("beta", model.beta, 0)
-    _finite("learning_rate", model.learning_rate)
-    _finite("weight_decay", model.weight_decay, zero=True)
-    check_number("validation_fraction", model.validation_fraction)
-    if not 0 <= model.validation_fraction <= 0.5:
-        raise ValueError(f"validation_fraction must be in [0, 0.5], got {model.validation_fraction}")
     for name in ("distance", "assign"):
         if not callable(getattr(model, name)):
             raise TypeError(f"{name} must be a function, got {getattr(model, name)!r}")
     if not (model.network is None or isinstance(model.network, nn.Module) or callable(model.network)):
         raise TypeError(f"network must be None, a module or a function that makes one, got {model.network!r}")
+    _check_loss(model)
+
+
+def check_training(model: Any) -> None:
+    """The settings of training that regressor and classifier share."""
+    check_integer("n_hypotheses", model.n_hypotheses)
+    for name in ("max_epochs", "batch_size", "patience"):
+        _optional_integer(name, getattr(model, name))
+    _check_hidden(model.hidden)
+    check_choice("activation", model.activation, tuple(ACTIVATIONS))
+    _finite("learning_rate", model.learning_rate)
+    _finite("weight_decay", model.weight_decay, zero=True)
+    check_number("validation_fraction", model.validation_fraction)
+    if not 0 <= model.validation_fraction <= 0.5:
+        raise ValueError(f"validation_fraction must be in [0, 0.5], got {model.validation_fraction}")
     if not isinstance(model.device, str):
         raise TypeError(f"device must be a name such as 'auto', 'cpu' or 'cuda', got {model.device!r}")
     if not isinstance(model.progress, bool):
         raise TypeError(f"progress must be True or False, got {model.progress!r}")
-    _check_loss(model)
 
 
 def is_directional(model: Any) -> bool:
@@ -65,6 +73,8 @@ def _check_loss(model: Any) -> None:
                     f"{name} must be left as it is with loss='energy'; loss='rmcl' has a use for it"
                 )
         return
+    if model.target_transform is not None:
+        raise ValueError(f"target_transform must be None with loss={model.loss!r}: distances would be bent")
     if model.members not in (None, 1):
         raise ValueError(
             f"members must be 1 with loss={model.loss!r}, whose hypotheses have cells of their own, got {model.members}"

@@ -24,6 +24,7 @@ from torchmcl.tabular.model import TableModel
 from torchmcl.tabular.network import Readout, SeparateMembers, StackedMembers
 from torchmcl.tabular.scaling import Standard
 from torchmcl.tabular.settings import check_settings, is_directional
+from torchmcl.tabular.warping import Warped
 
 __all__ = ["CONFIG", "WEIGHTS", "load", "read_model", "save"]
 
@@ -34,7 +35,7 @@ LARGEST_CONFIG = 64 * 2**20
 MOST_PARAMETERS = 10**9
 PLAIN = (
     "n_hypotheses", "loss", "members", "activation", "scores", "beta", "negatives", "learning_rate", "weight_decay",
-    "batch_size", "max_epochs", "patience", "validation_fraction", "device", "progress",
+    "target_transform", "batch_size", "max_epochs", "patience", "validation_fraction", "device", "progress",
 )  # fmt: skip
 """Settings that JSON can hold as they are."""
 DISTANCES = {
@@ -61,8 +62,6 @@ def save(estimator: Any, folder: Path) -> None:
             tensors[f"calibration.{name}"] = torch.from_numpy(
                 np.ascontiguousarray(getattr(calibration, name))
             )
-    if calibration is not None and calibration.single is not None:
-        tensors["calibration.single"] = torch.from_numpy(np.ascontiguousarray(calibration.single))
     value = {
         "kind": KIND,
         "format": FORMAT,
@@ -72,10 +71,11 @@ def save(estimator: Any, folder: Path) -> None:
             **model.columns.to_json(),
             "names": getattr(estimator, "feature_names_in_", np.empty(0)).tolist(),
         },
-        "units": {"center": model.units.center.tolist(), "scale": model.units.scale.tolist()},
+        "units": _units(model.units),
         "scalar": model.scalar,
         "epochs": estimator.n_iter_,
         "own_network": estimator.network is not None,
+        "smooth": calibration is not None and calibration.smooth,
         "groups": None if calibration is None or calibration.groups is None else calibration.groups.tolist(),
     }
     with atomic(folder / WEIGHTS) as temporary:
@@ -114,6 +114,27 @@ def read_model(
     except (KeyError, TypeError, ValueError, RuntimeError, AttributeError, IndexError) as error:
         reason = str(error).splitlines()[0][:200] if str(error) else type(error).__name__
         raise UserError(f"{folder / CONFIG}: does not describe a model of this program ({reason})") from None
+
+
+def _units(units: Standard) -> dict[str, Any]:
+    found: dict[str, Any] = {"center": units.center.tolist(), "scale": units.scale.tolist()}
+    if isinstance(units, Warped):
+        found |= {name: getattr(units, name) for name in ("power", "middle", "spread")}
+    return found
+
+
+def _read_units(value: dict[str, Any]) -> Standard:
+    center, scale = (np.array(value[key], dtype=np.float64) for key in ("center", "scale"))
+    if not (np.isfinite(center).all() and np.isfinite(scale).all() and (scale > 0).all()):
+        raise ValueError("units must be finite and scales positive")
+    if "power" not in value:
+        return Standard(center, scale)
+    power, middle, spread = (float(value[key]) for key in ("power", "middle", "spread"))
+    if not (len(center) == 1 and 0 <= power <= 2 and np.isfinite(middle) and 0 < spread < np.inf):
+        raise ValueError(
+            "the transformation of the targets must be finite, of one output, with a power from 0 to 2"
+        )
+    return Warped(center, scale, power, middle, spread)
 
 
 def _single(value: torch.Tensor) -> torch.Tensor:
@@ -163,7 +184,9 @@ def _read_weights(path: Path) -> dict[str, torch.Tensor]:
 
 
 def _build(kind: type, value: dict[str, Any], tensors: dict[str, torch.Tensor], network: Any) -> Any:
-    settings = {name: value["settings"][name] for name in (*PLAIN, "random_state")}
+    # Models of earlier versions know nothing of transformed targets.
+    stored = {"target_transform": None, **value["settings"]}
+    settings = {name: stored[name] for name in (*PLAIN, "random_state")}
     distance = DISTANCES[value["settings"]["distance"]]
     estimator = kind(
         **settings, hidden=tuple(value["settings"]["hidden"]), distance=distance, network=network
@@ -172,9 +195,7 @@ def _build(kind: type, value: dict[str, Any], tensors: dict[str, torch.Tensor], 
     if value["own_network"] != (network is not None):
         raise UserError("network must be given for a model with a network of its own, and only then")
     columns = Columns.from_json(value["columns"])
-    units = Standard(*(np.array(value["units"][key], dtype=np.float64) for key in ("center", "scale")))
-    if not (np.isfinite(units.center).all() and np.isfinite(units.scale).all() and (units.scale > 0).all()):
-        raise ValueError("units must be finite and scales positive")
+    units = _read_units(value["units"])
     energy = estimator.loss == "energy"
     readout = Readout(estimator.n_hypotheses, len(units.center), estimator.scores, energy)
     made = _network(estimator, columns, readout, tensors)
@@ -182,9 +203,10 @@ def _build(kind: type, value: dict[str, Any], tensors: dict[str, torch.Tensor], 
         columns, units, made, tensors["factors"], estimator.n_hypotheses, energy, is_directional(estimator),
         bool(value["scalar"]),
     )  # fmt: skip
-    estimator.calibration_ = _calibration(value["groups"], tensors)
+    estimator.calibration_ = _calibration(value, tensors)
     estimator.validation_score_ = tensors["validation_score"].numpy()
     estimator.n_iter_ = int(value["epochs"])
+    estimator.target_transform_ = None if units.linear else "yeo-johnson"
     names = [str(name) for name in value["columns"]["names"]]
     estimator.n_features_in_ = len(columns.categorical)
     if names:
@@ -219,7 +241,7 @@ def _network(
     return made.double().eval()
 
 
-def _calibration(groups: Any, tensors: dict[str, torch.Tensor]) -> Calibration | None:
+def _calibration(value: dict[str, Any], tensors: dict[str, torch.Tensor]) -> Calibration | None:
     if "calibration.interval" not in tensors:
         return None
     interval, region, weights = (
@@ -227,10 +249,10 @@ def _calibration(groups: Any, tensors: dict[str, torch.Tensor]) -> Calibration |
     )
     if interval.ndim != 2 or not len(interval) == len(region) == len(weights):
         raise ValueError("calibration does not fit together")
+    groups = value["groups"]
     labels = None if groups is None else np.array([str(each) for each in groups])
     if labels is not None and len(labels) != len(weights):
         raise ValueError("groups do not fit the calibration")
-    single = tensors["calibration.single"].numpy() if "calibration.single" in tensors else None
-    if single is not None and single.shape != (2 * len(interval), interval.shape[1]):
-        raise ValueError("single members do not fit the calibration")
-    return Calibration(interval, region, weights, labels, single, len(tensors["factors"]))
+    # Models of earlier versions kept the levels of single members beside those of pairs.
+    smooth = value.get("smooth", "calibration.single" in tensors)
+    return Calibration(interval, region, weights, labels, bool(smooth))
