@@ -1,16 +1,16 @@
 """`MCLRegressor` on synthetic tables: its cost beside a mixture density network x 5, and how it grows with rows.
 
-Rows of the last part are 10,000 and 100,000 by default; `python -m benchmarks.tables 1000000` adds a size.
+`python -m benchmarks.tables 10000 100000` prints seconds and memory of tables of these sizes; `--epochs 1` trains less.
 """
 
+import argparse
 import resource
-import sys
 import time
 
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks import Row, show
+from benchmarks import Row
 from torchmcl import MCLRegressor
 from torchmcl.tabular.peers import PEERS
 
@@ -18,7 +18,6 @@ __all__ = ["rows"]
 
 COLUMNS = 20
 LIMIT = 1.3
-SIZES = (10_000, 100_000)
 
 
 def table(count: int, columns: int = COLUMNS) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
@@ -41,21 +40,24 @@ def rows() -> list[Row]:
     return found
 
 
-def growth(sizes: tuple[int, ...]) -> None:
-    """Print seconds and memory of training and prediction for tables of several sizes."""
-    print(f"{'rows':>9} {'fit, CPU s':>11} {'epochs':>7} {'predict, CPU s':>15} {'peak memory, MB':>16}")
-    for count in sizes:
+def growth(sizes: list[int], epochs: int | None) -> None:
+    """Print seconds and memory of training and prediction for tables of several sizes, in ascending order."""
+    print(
+        f"{'rows':>9} {'fit, CPU s':>11} {'epochs':>7} {'peak memory, MB':>16} {'predict, CPU s':>15} {'peak, MB':>9}"
+    )
+    for count in sorted(sizes):
         X, y = table(count)
         start = time.process_time()
-        model = MCLRegressor(random_state=0, progress=False).fit(X, y)
-        trained = time.process_time()
+        model = MCLRegressor(random_state=0, max_epochs=epochs, progress=False).fit(X, y)
+        trained = time.process_time() - start
+        print(f"{count:>9} {trained:>11.1f} {model.n_iter_:>7} {_peak():>16.0f}", end="", flush=True)
+        start = time.process_time()
         model.predict(X)
-        done = time.process_time()
-        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-        print(
-            f"{count:>9} {trained - start:>11.1f} {model.n_iter_:>7} {done - trained:>15.1f} {peak:>16.0f}",
-            flush=True,
-        )
+        print(f" {time.process_time() - start:>15.1f} {_peak():>9.0f}", flush=True)
+
+
+def _peak() -> float:
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 
 
 def _cpu(call: object) -> float:
@@ -67,6 +69,9 @@ def _cpu(call: object) -> float:
 if __name__ == "__main__":
     import torch
 
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("sizes", nargs="+", type=int, help="Rows of the tables.")
+    parser.add_argument("--epochs", type=int, help="At most; otherwise chosen by the number of rows.")
+    arguments = parser.parse_args()
     torch.set_num_threads(1)
-    show(rows())
-    growth((*SIZES, *map(int, sys.argv[1:])))
+    growth(arguments.sizes, arguments.epochs)

@@ -155,7 +155,7 @@ def test_outliers_do_not_decide_the_unit():
         ({"max_epochs": 2.5}, None, "max_epochs must be None or an integer, got 2.5"),
         ({"batch_size": 2.5}, None, "batch_size must be None or an integer, got 2.5"),
         ({"patience": 0}, None, "patience must be None or at least 1, got 0"),
-        ({"validation_fraction": 1.0}, None, r"validation_fraction must be in \[0, 0.5\], got 1.0"),
+        ({"validation_fraction": 1.0}, None, r"validation_fraction must be between 0 and 0.5, got 1.0"),
         ({"learning_rate": 0.0}, None, "learning_rate must be positive and at most 1e6, got 0.0"),
         ({"scores": "tanh"}, None, "scores must be 'sigmoid', 'softmax' or None, got 'tanh'"),
         ({"scores": "sigmoid"}, None, "scores must be left as it is with loss='energy'"),

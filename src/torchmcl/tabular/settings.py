@@ -43,9 +43,7 @@ def check_training(model: Any) -> None:
     check_choice("activation", model.activation, tuple(ACTIVATIONS))
     _finite("learning_rate", model.learning_rate)
     _finite("weight_decay", model.weight_decay, zero=True)
-    check_number("validation_fraction", model.validation_fraction)
-    if not 0 <= model.validation_fraction <= 0.5:
-        raise ValueError(f"validation_fraction must be in [0, 0.5], got {model.validation_fraction}")
+    check_number("validation_fraction", model.validation_fraction, 0, 0.5)
     if not isinstance(model.device, str):
         raise TypeError(f"device must be a name such as 'auto', 'cpu' or 'cuda', got {model.device!r}")
     if not isinstance(model.progress, bool):
