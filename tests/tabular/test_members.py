@@ -5,11 +5,11 @@ import pytest
 import torch
 from torch import nn
 
-from torchmcl import Hypotheses, MCLRegressor
+from torchmcl import Hypotheses
 from torchmcl.crps import mixture_crps
-from torchmcl.tabular.members import KeepBestMembers, MemberBatches, pool, ring
+from torchmcl.tabular.members import MemberBatches, pool, ring
 from torchmcl.tabular.merging import merge_hypotheses
-from torchmcl.tabular.network import Readout, SeparateMembers, StackedLinear, StackedMembers, start_points
+from torchmcl.tabular.network import Readout, StackedLinear, StackedMembers, start_points
 
 
 @pytest.mark.parametrize("members", [1, 2, 3, 5])
@@ -113,55 +113,3 @@ def test_batches_give_each_member_its_rows_once():
         torch.arange(20.0), rows=rows, batch_size=4, seed=0, weights=(torch.arange(20) % 10 == 3).float()
     )
     assert all((part % 10 == 3).all() for (part,) in drawn)
-
-
-def _stacked():
-    return StackedMembers(3, 2, 1, (8,), "relu", Readout(4, 1), torch.zeros(3, 4, 1))
-
-
-def _separate():
-    return SeparateMembers([nn.Linear(3, 12) for _ in range(3)], Readout(4, 1))
-
-
-@pytest.mark.parametrize("make", [_stacked, _separate])
-def test_members_that_are_left_out_change_nothing_for_the_others(make):
-    torch.manual_seed(0)
-    network, x = make(), torch.randn(3, 5, 3)
-    whole = network(x)
-    network.run(torch.tensor([0, 2]))
-    part = network(x[[0, 2]])
-    torch.testing.assert_close(part.points, whole.points[[0, 2]])
-    torch.testing.assert_close(part.widths, whole.widths[[0, 2]])
-    network.run(None)
-    assert torch.equal(network(x).points, whole.points)
-
-
-def test_rows_of_the_other_members_stay_as_they_were():
-    rows = torch.arange(30).view(3, 10)
-    batches, fewer = (MemberBatches(torch.arange(30.0), rows=rows, batch_size=4, seed=0) for _ in range(2))
-    fewer.run(torch.tensor([1]))
-    for (whole,), (part,) in zip(batches, fewer, strict=True):
-        assert torch.equal(whole[[1]], part)
-
-
-def test_a_member_learns_the_same_after_others_have_stopped(monkeypatch):
-    scores: list[dict[int, float]] = []
-    end = KeepBestMembers.on_validation_end
-
-    def record(self, trainer, module):
-        scores.append(dict(zip(self.running.tolist(), (self.total / self.weight).tolist(), strict=True)))
-        end(self, trainer, module)
-
-    monkeypatch.setattr(KeepBestMembers, "on_validation_end", record)
-    x = np.random.default_rng(0).normal(size=(120, 2))
-    y = np.sin(3 * x[:, 0]) + np.random.default_rng(1).normal(size=120)
-    settings = {"members": 3, "max_epochs": 25, "hidden": (16,), "random_state": 0, "progress": False}
-    MCLRegressor(patience=None, **settings).fit(x, y)
-    alone = scores.copy()
-    scores.clear()
-    MCLRegressor(patience=2, **settings).fit(x, y)
-    assert {len(each) for each in alone} == {3}
-    assert 1 in {len(each) for each in scores}
-    for each, reference in zip(scores, alone, strict=False):
-        for member, score in each.items():
-            assert score == pytest.approx(reference[member], rel=1e-3)

@@ -1,7 +1,7 @@
 """Several members that learn side by side: who validates on which rows, and which epoch each of them keeps."""
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from jaxtyping import Float, Int
 from lightning.pytorch import Callback, LightningModule, Trainer
-from torch import Tensor
+from torch import Tensor, nn
 
 from torchmcl.hypotheses import Hypotheses
 
@@ -128,11 +128,6 @@ class MemberBatches:
         self.tensors, self.rows, self.batch_size, self.seed = tensors, rows, batch_size, seed
         self.weights = weights
         self.epoch = 0
-        self.running: Tensor | None = None
-
-    def run(self, members: Tensor | None) -> None:
-        """Yield the rows of these members only; of all of them if `None`."""
-        self.running = members
 
     def set_epoch(self, epoch: int) -> None:
         """Choose the order of the next pass; the pass after it has that of the next epoch."""
@@ -147,10 +142,7 @@ class MemberBatches:
         if self.seed is not None:
             state = np.random.SeedSequence([self.seed, epoch]).generate_state(1)
             random = torch.Generator().manual_seed(int(state[0]))
-            # All orders are drawn: that of a member does not depend on which others still learn.
             rows = torch.stack([each[self._order(each, random)] for each in rows])
-        if self.running is not None:
-            rows = rows[self.running]
         for part in rows.split(self.batch_size, 1):
             yield tuple(tensor[part] for tensor in self.tensors)
 
@@ -165,25 +157,18 @@ class MemberBatches:
 class KeepBestMembers(Callback):
     """Keeps the weights of each member from the epoch in which its own validation score was best.
 
-    A member that has not improved for `patience` epochs has stopped: it takes no part in the following passes.
-    Training ends when all have.
+    Training stops when no member has improved for `patience` epochs.
 
     Args:
         score: One number for each item.
         patience: Epochs; `None` never stops early.
-        batches: Of training and of validation, which leave out the members that have stopped.
     """
 
-    def __init__(self, score: Score, patience: int | None, batches: Sequence[MemberBatches]) -> None:
-        self.score, self.patience, self.batches = score, patience, batches
-        self.best = torch.full((batches[0].rows.shape[0],), math.inf)
-        self.epochs = torch.zeros(len(self.best), dtype=torch.long)
-        self.running = torch.arange(len(self.best))
+    def __init__(self, score: Score, patience: int | None) -> None:
+        self.score, self.patience = score, patience
+        self.best: Tensor | None = None
+        self.epochs: list[int] = []
         self.kept: dict[str, Tensor] = {}
-
-    def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        # A resumed training goes on with the members that had not stopped.
-        self._leave_out(trainer, pl_module)
 
     def on_validation_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         self.total: Tensor | float = 0.0
@@ -198,41 +183,32 @@ class KeepBestMembers(Callback):
         self.weight = self.weight + weight.sum(tuple(range(1, each.ndim)))
 
     def on_validation_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        scores = torch.full_like(self.best, math.inf)
-        scores[self.running] = torch.as_tensor(self.total / self.weight).to(scores)
+        scores = torch.as_tensor(self.total / self.weight).cpu()
         network: Any = pl_module.network
         state = {name: value.detach() for name, value in network.state_dict().items()}
-        if not self.kept:
+        if self.best is None:
+            self.best = torch.full_like(scores, math.inf)
+            self.epochs = [0] * len(scores)
             self.kept = {name: value.clone() for name, value in state.items()}
         better = scores < self.best
         self.best = torch.where(better, scores, self.best)
-        self.epochs[better] = trainer.current_epoch
         for member in better.nonzero()[:, 0].tolist():
+            self.epochs[member] = trainer.current_epoch
             copy_member(self.kept, state, member, len(scores))
-        if self.patience is not None:
-            self.running = self.running[trainer.current_epoch - self.epochs[self.running] < self.patience]
-            self._leave_out(trainer, pl_module)
+        waited = trainer.current_epoch - max(self.epochs)
+        if self.patience is not None and waited >= self.patience:
+            trainer.should_stop = True
 
     def on_fit_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        network: Any = pl_module.network
-        network.run(None)
         if self.kept:
+            network: nn.Module = pl_module.network  # type: ignore[assignment]
             network.load_state_dict(self.kept)
 
     def state_dict(self) -> dict[str, Any]:
-        return {name: getattr(self, name) for name in ("best", "epochs", "running", "kept")}
+        return {"best": self.best, "epochs": self.epochs, "kept": self.kept}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        for name in ("best", "epochs", "running", "kept"):
-            setattr(self, name, state_dict[name])
-
-    def _leave_out(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        if not len(self.running):
-            trainer.should_stop = True
-        elif len(self.running) < len(self.best):
-            network: Any = pl_module.network
-            for each in (network, *self.batches):
-                each.run(self.running)
+        self.best, self.epochs, self.kept = state_dict["best"], state_dict["epochs"], state_dict["kept"]
 
 
 def copy_member(to: dict[str, Tensor], state: dict[str, Tensor], member: int, members: int) -> None:

@@ -53,29 +53,7 @@ class Readout:
         return Hypotheses(points.unflatten(-1, (K, dim)), logits, self.scores or "sigmoid", widths)
 
 
-class Stacked(nn.Module):
-    """A layer of several members, whose parameters are stacked along their first axis.
-
-    Args:
-        members: How many.
-    """
-
-    running: Tensor | None = None
-    """The members that take part in a pass; all of them if `None`."""
-
-    def __init__(self, members: int) -> None:
-        super().__init__()
-        self.members = members
-
-    def part(self, parameter: Tensor) -> Tensor:
-        """What belongs to the members that take part."""
-        if self.running is None:
-            return parameter
-        each = parameter.view(self.members, -1, *parameter.shape[1:])
-        return each.index_select(0, self.running.to(parameter.device)).flatten(0, 1)
-
-
-class Periodic(Stacked):
+class Periodic(nn.Module):
     """Each number beside 4 learned combinations of 8 learned waves `cos(f x + b)` of it (PBLD embedding).
 
     Args:
@@ -86,7 +64,7 @@ class Periodic(Stacked):
     waves, size, spread = 8, 4, 0.2
 
     def __init__(self, members: int, features: int) -> None:
-        super().__init__(members)
+        super().__init__()
         self.features = features
         pairs = members * features
         self.frequency = nn.Parameter(2 * math.pi * self.spread * torch.randn(pairs, 1, self.waves))
@@ -105,25 +83,25 @@ class Periodic(Stacked):
         # Products of small matrices are fast along a long last axis: the batch.
         columns = x.transpose(1, 2).reshape(members * features, 1, batch)
         frequency, phase, weight, bias = (
-            self.part(each).transpose(1, 2) for each in (self.frequency, self.phase, self.weight, self.bias)
+            each.transpose(1, 2) for each in (self.frequency, self.phase, self.weight, self.bias)
         )
         waves = torch.baddbmm(phase, frequency, columns).cos()
         embedded = torch.baddbmm(bias, weight, waves).view(members, features * self.size, batch)
         return torch.cat([x, embedded.transpose(1, 2)], -1)
 
 
-class StackedLinear(Stacked):
+class StackedLinear(nn.Module):
     """`nn.Linear` of each member, with its usual initial weights."""
 
     def __init__(self, members: int, features: int, outputs: int) -> None:
-        super().__init__(members)
+        super().__init__()
         bound = 1 / math.sqrt(features)
         self.weight = nn.Parameter(_uniform(members, features, outputs) * bound)
         self.bias = nn.Parameter(_uniform(members, 1, outputs) * bound)
 
     def forward(self, x: Float[Tensor, "members batch features"]) -> Float[Tensor, "members batch outputs"]:
         """One product for all members."""
-        return torch.baddbmm(self.part(self.bias), x, self.part(self.weight))
+        return torch.baddbmm(self.bias, x, self.weight)
 
 
 class StackedMembers(nn.Module):
@@ -168,14 +146,8 @@ class StackedMembers(nn.Module):
             self.head.bias.zero_()
             self.head.bias[:, 0, : start[0].numel()] = start.flatten(1)
 
-    def run(self, members: Tensor | None) -> None:
-        """Let these members take part in the following passes; all of them if `None`."""
-        for layer in self.modules():
-            if isinstance(layer, Stacked):
-                layer.running = members
-
     def forward(self, x: Float[Tensor, "members batch features"]) -> Hypotheses:
-        """Hypotheses `(members, batch)`, each member that takes part for its own inputs."""
+        """Hypotheses `(members, batch)`, each member for its own inputs."""
         if self.embedding is not None:
             numbers = self.embedding(x[..., : self.numeric])
             x = torch.cat([numbers, x[..., self.numeric :]], -1) if x.shape[-1] > self.numeric else numbers
@@ -189,15 +161,10 @@ class SeparateMembers(nn.Module):
         super().__init__()
         self.networks = nn.ModuleList(networks)
         self.members, self.readout = len(networks), readout
-        self.run(None)
-
-    def run(self, members: Tensor | None) -> None:
-        """Let these members take part in the following passes; all of them if `None`."""
-        self.running = range(self.members) if members is None else members.tolist()
 
     def forward(self, x: Float[Tensor, "members batch features"]) -> Hypotheses:
-        """Hypotheses `(members, batch)`, each member that takes part for its own inputs."""
-        raw: list[Any] = [self.networks[index](part) for index, part in zip(self.running, x, strict=True)]
+        """Hypotheses `(members, batch)`, each member for its own inputs."""
+        raw: list[Any] = [network(part) for network, part in zip(self.networks, x, strict=True)]
         for each in raw:
             if not isinstance(each, Tensor) or each.shape != (x.shape[1], self.readout.outputs):
                 shape = tuple(each.shape) if isinstance(each, Tensor) else type(each).__name__

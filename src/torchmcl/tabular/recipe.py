@@ -3,7 +3,6 @@
 import copy
 import math
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -15,7 +14,7 @@ from torchmcl.likelihood import log_likelihood
 from torchmcl.tabular.members import SCORED_AT_ONCE, Folds, KeepBestMembers, MemberBatches
 from torchmcl.tabular.network import Readout, SeparateMembers, StackedMembers, start_points
 from torchmcl.tabular.objectives import Objective, energy, winner
-from torchmcl.training import Hardware, Loss, Optimization, cosine, fit
+from torchmcl.training import Hardware, Optimization, cosine, fit
 
 __all__ = ["MEMBERS", "Problem", "Trained", "batch_size_for", "epochs_for", "own_networks", "train_members"]
 
@@ -116,10 +115,10 @@ def train_members(
     held = _held_out(problem, folds, validation)
     batches = _batches(problem, folds, objective, settings.batch_size, seed)
     checks = None if held is None else held.batches(objective.weighted)
-    keep = [] if checks is None else [KeepBestMembers(objective.score, settings.patience, (batches, checks))]
+    keep = [] if checks is None else [KeepBestMembers(objective.score, settings.patience)]
     fitted = fit(
         lambda: _network(settings, problem, folds.members, readout),
-        partial(_shared_loss, objective.loss, folds.members),
+        objective.loss,
         batches,
         checks,
         seed=seed,
@@ -142,6 +141,7 @@ def train_members(
         return Trained(network, factors, fitted.epochs, (), None, -math.inf)
     hypotheses = held.answers(network)
     factors, likelihood = _factors(hypotheses, held, settings.loss == "energy")
+    assert keep[0].best is not None
     best = tuple(keep[0].best.tolist())
     return Trained(network, factors, fitted.epochs, best, with_widths(hypotheses, factors), likelihood)
 
@@ -153,14 +153,6 @@ def with_widths(hypotheses: Hypotheses, factors: Tensor) -> Hypotheses:
     if hypotheses.widths is not None:
         widths = widths * hypotheses.widths
     return Hypotheses(hypotheses.points, hypotheses.logits, hypotheses.link, widths)
-
-
-def _shared_loss(
-    loss: Loss, members: int, hypotheses: Hypotheses, targets: Tensor, active: Tensor | None
-) -> Tensor:
-    """The loss over the members that still learn, in which each has the share that it had among all."""
-    whole = loss(hypotheses, targets, active)
-    return whole if len(targets) == members else whole * (len(targets) / members)
 
 
 @dataclass(frozen=True, eq=False)
