@@ -125,6 +125,14 @@ def test_simultaneous_voices_are_apart(voices):
     assert (angle >= 40).float().mean() > 0.95
 
 
+def test_close_voices_meet(voices):
+    mixing = Mixing(counts=(0, 0, 1, 0), close=1.0, rotating=1.0)
+    (batch,) = MixedBatches(voices, mixing, batches=1, batch_size=40, seed=1)
+    _, targets, _ = batch
+    between = (targets[:, 12, 0, 0] - targets[:, 12, 1, 0]).remainder(2 * math.pi).rad2deg()
+    assert torch.minimum(between, 360 - between).max() < 27
+
+
 def test_regions_cover_what_they_promise():
     random = np.random.default_rng(0)
     scores = random.random(6000)

@@ -11,7 +11,7 @@ from scipy.optimize import linear_sum_assignment
 from torchmcl.audio.calibration import Calibration, count_evidence, fit_counts, fit_regions, reliability
 from torchmcl.audio.foa import unit_vectors
 from torchmcl.audio.localizer import DEFAULT, Listening, Localizer
-from torchmcl.audio.predictions import OUTPUT, Localization
+from torchmcl.audio.predictions import OUTPUT, Localization, Source
 from torchmcl.audio.room_scenes import RoomScene
 
 __all__ = ["Judgement", "calibrate", "judge"]
@@ -25,16 +25,17 @@ DECAY = 75
 
 @dataclass(frozen=True)
 class Judgement:
-    """Measures over the output frames in which all sources of a scene sound, for scenes of one number of sources.
+    """Measures for scenes of one number of sources.
 
     Attributes:
         sources: Number of sources.
-        median: Median error of the sources that were found within 20 degrees, degrees.
+        median: Median error of the active sources that were found within 20 degrees, degrees.
         ninety: Its 90 % quantile.
-        recall: Share of the sources that were found.
-        counted: Share of the frames in which as many sources were told.
-        counted_three: Share of the frames in which three or more were told.
-        likeliest: Share of the frames in which the most probable count is right.
+        recall: Share of the active sources that were found, over all output frames.
+        recall_together: The same in the frames in which all sources sound.
+        counted: Share of the frames with all sources in which as many sources were told.
+        counted_three: Share of the frames with all sources in which three or more were told.
+        likeliest: Share of the frames with all sources in which the most probable count is right.
         covered: Share of the told directions whose region holds the nearest active source.
         silence: Share of the frames long before and after all sound in which something was told.
         decay: The same within 1.5 s after the last sound.
@@ -45,6 +46,7 @@ class Judgement:
     median: float
     ninety: float
     recall: float
+    recall_together: float
     counted: float
     counted_three: float
     likeliest: float
@@ -56,10 +58,11 @@ class Judgement:
 
 @dataclass(frozen=True)
 class _Compared:
-    """One scene: errors of its sources in frames with all of them, and what was told there."""
+    """One scene: errors of its active sources, and what was told in the frames with all of them."""
 
     sources: int
-    errors: Float[np.ndarray, "frames sources"]
+    errors: Float[np.ndarray, "active"]
+    together: Bool[np.ndarray, "active"]
     told: Int[np.ndarray, "frames"]
     likeliest: Int[np.ndarray, "frames"]
     nearest: Float[np.ndarray, "directions"]
@@ -151,14 +154,8 @@ def _compare(scene: RoomScene, found: Localization) -> _Compared:
     active = _middles(scene, len(found.sources))
     rays = unit_vectors(scene.directions)
     every = np.flatnonzero(active.all(0))
-    errors = np.full((len(every), len(rays)), 180.0)
-    for row, frame in enumerate(every):
-        sources = found.sources[frame]
-        if sources:
-            told = unit_vectors(np.array([(one.azimuth, one.elevation) for one in sources]))
-            angles = np.degrees(np.arccos((rays @ told.T).clip(-1, 1)))
-            matched, columns = linear_sum_assignment(angles.clip(max=3 * WITHIN))
-            errors[row, matched] = angles[matched, columns]
+    errors = [_errors(rays[active[:, frame]], sources) for frame, sources in enumerate(found.sources)]
+    together = np.repeat(active.all(0), active.sum(0))
     _, nearest = _nearest(scene, found, active)
     radii = [
         math.degrees(one.radius)
@@ -174,7 +171,8 @@ def _compare(scene: RoomScene, found: Localization) -> _Compared:
     )
     return _Compared(
         len(rays),
-        errors,
+        np.concatenate(errors),
+        together,
         np.array([len(found.sources[frame]) for frame in every], int),
         found.counts[every].argmax(1),
         nearest,
@@ -184,8 +182,20 @@ def _compare(scene: RoomScene, found: Localization) -> _Compared:
     )
 
 
+def _errors(rays: Float[np.ndarray, "active 3"], sources: Sequence[Source]) -> Float[np.ndarray, "active"]:
+    """Degrees between the active sources of a frame and what was told, matched at the least total angle."""
+    errors = np.full(len(rays), 180.0)
+    if len(rays) and sources:
+        told = unit_vectors(np.array([(one.azimuth, one.elevation) for one in sources]))
+        angles = np.degrees(np.arccos((rays @ told.T).clip(-1, 1)))
+        matched, columns = linear_sum_assignment(angles.clip(max=3 * WITHIN))
+        errors[matched] = angles[matched, columns]
+    return errors
+
+
 def _summary(count: int, compared: Sequence[_Compared]) -> Judgement:
     errors = np.concatenate([each.errors for each in compared])
+    together = np.concatenate([each.together for each in compared])
     told = np.concatenate([each.told for each in compared])
     right = np.concatenate([each.likeliest for each in compared]) == count
     inside = np.concatenate([each.nearest <= each.radii for each in compared])
@@ -195,13 +205,14 @@ def _summary(count: int, compared: Sequence[_Compared]) -> Judgement:
         median=float(np.median(found)) if len(found) else math.nan,
         ninety=float(np.quantile(found, 0.9)) if len(found) else math.nan,
         recall=_share(errors <= WITHIN),
+        recall_together=_share(errors[together] <= WITHIN),
         counted=_share(told == count),
         counted_three=_share(told >= 3),
         likeliest=_share(right),
         covered=_share(inside),
         silence=_share(np.concatenate([each.silence for each in compared])),
         decay=_share(np.concatenate([each.decay for each in compared])),
-        frames=len(errors),
+        frames=len(told),
     )
 
 

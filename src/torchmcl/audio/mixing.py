@@ -16,6 +16,7 @@ __all__ = ["MixedBatches", "Mixing"]
 
 NOISE_SECONDS = 40
 TRIES = 6
+CLOSE = 25.0
 
 
 @dataclass(frozen=True)
@@ -26,6 +27,8 @@ class Mixing:
         counts: Relative numbers of windows with 0, 1, 2 and 3 voices.
         frames: Frames of 20 ms in a window.
         apart: Degrees between two voices that sound at the same time.
+        close: Share of the voices that are within `CLOSE` degrees of the azimuth of another one, as sources that
+            pass each other are; `apart` is not for them.
         spread: Each voice has a gain drawn uniformly from +- so many decibels.
         noise: Range of the level of white or pink diffuse noise below the sound, decibels.
         rotating: Share of the voices that move about the vertical axis.
@@ -35,6 +38,7 @@ class Mixing:
     counts: tuple[int, int, int, int] = (5, 35, 30, 30)
     frames: int = 25
     apart: float = 15.0
+    close: float = 0.0
     spread: float = 3.0
     noise: tuple[float, float] = (15.0, 40.0)
     rotating: float = 0.25
@@ -114,8 +118,13 @@ class MixedBatches:
         azimuth, elevation = voices.directions[index, first : first + frames].T
         side, up = (int(sign) for sign in rng.choice([-1, 1], 2))
         rate = math.radians(rng.uniform(-mixing.rate, mixing.rate)) if rng.random() < mixing.rotating else 0.0
-        for _ in range(TRIES):
+        meeting = bool(taken) and rng.random() < mixing.close
+        for _ in range(1 if meeting else TRIES):
             angle = rng.uniform(-math.pi, math.pi)
+            if meeting:
+                x, y, _ = taken[-1][0][frames // 2]
+                offset = math.radians(rng.uniform(-CLOSE, CLOSE)) - rate * frames / FRAMES_PER_SECOND / 2
+                angle = math.atan2(y, x) - float(azimuth[frames // 2]) * side + offset
             turns = angle + rate * (np.arange(frames) + 0.5) / FRAMES_PER_SECOND
             where = np.stack([azimuth * side + turns, elevation * up], -1)
             rays = unit_vectors(where)

@@ -1,15 +1,17 @@
 r"""Tracks: directions linked over time on the sphere.
 
-Each output frame has a few candidates: places where score gathers. A Kalman filter with constant velocity follows
-each track in the tangent space of the sphere; candidates are assigned to tracks at the least total angle within a
-gate; unassigned candidates start new tracks, and a track without candidates coasts for a while, then ends. `link`
-looks at a whole recording: a track is told from its first frame, gaps are filled, and directions are smoothed
-forward and backward (Rauch-Tung-Striebel). `Tracker` is the causal part, for live use.
+Each output frame has a few candidates: places where score gathers. Kalman filters follow each track on the sphere
+(see `motion`); candidates are assigned to tracks at the least total angle within a gate; unassigned candidates start
+new tracks, and a track without candidates coasts for a while, then ends. Two sources that pass each other are one
+candidate for a while: both tracks then coast along their velocities, and are told apart by them afterwards. `link`
+looks at a whole recording: a track is told from its first frame, gaps are filled, and directions are smoothed forward
+and backward. `Tracker` is the causal part, for live use.
 """
 
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import combinations
 from typing import Literal
 
 import numpy as np
@@ -17,11 +19,14 @@ from jaxtyping import Float
 from scipy.optimize import linear_sum_assignment
 
 from torchmcl.audio.foa import unit_vectors
+from torchmcl.audio.meetings import Meeting, Passing, approaching
+from torchmcl.audio.motion import Motion, Path
 
 __all__ = ["OPERATING_POINTS", "Candidates", "Prefer", "Told", "Tracker", "Tracking", "candidates", "link"]
 
 Prefer = Literal["recall", "precision"]
 Vectors = Float[np.ndarray, "candidates 3"]
+PASSING, MOTION = Passing(), Motion()
 
 
 @dataclass(frozen=True)
@@ -49,10 +54,9 @@ class Tracking:
         fill: Whether the frames of a gap are told.
         hold: Frames without a candidate in which a track is still told live, where the end of a gap is unknown.
         most: Tracks told in a frame at most.
-        noise: Standard deviation of a candidate with score 1, degrees.
-        agility: Spectral density of the acceleration, (degrees/s^2)^2 s.
         memory: Frames after which a track that starts where another ended is a new source.
-        step: Seconds between frames.
+        passing: When two tracks pass each other.
+        motion: How sources move.
     """
 
     near: float = 15.0
@@ -66,10 +70,9 @@ class Tracking:
     fill: bool = True
     hold: int = 5
     most: int = 3
-    noise: float = 15.0
-    agility: float = 60.0
     memory: int = 50
-    step: float = 0.1
+    passing: Passing = PASSING
+    motion: Motion = MOTION
 
 
 OPERATING_POINTS: dict[Prefer, Tracking] = {
@@ -79,6 +82,9 @@ OPERATING_POINTS: dict[Prefer, Tracking] = {
     ),
 }
 """`recall` fills pauses and keeps faint sources; `precision` tells a source only where it is heard."""
+
+AHEAD = 0.3
+"""The gate of a track that moves is wider, by the angle that it moves in so many seconds."""
 
 AROUND = 10
 """Frames before and after over which the strength of a track is averaged."""
@@ -154,22 +160,14 @@ def candidates(
 
 @dataclass
 class _Track:
-    """State of a filter: position and velocity, and their covariance, which is the same for all axes.
-
-    Scores are those of the candidates, 0 in frames without one.
-    """
+    """A source that is followed. Scores are those of the candidates, 0 in frames without one."""
 
     number: int
     first: int
-    filtered: list[np.ndarray]
-    covariances: list[np.ndarray]
+    path: Path
     scores: list[float]
     last: int
     strength: float
-
-    @property
-    def position(self) -> Float[np.ndarray, "3"]:
-        return self.filtered[-1][0]
 
     @property
     def best(self) -> float:
@@ -177,7 +175,7 @@ class _Track:
 
     def forget(self) -> None:
         """Keep the present state and the best score only."""
-        del self.filtered[:-1], self.covariances[:-1]
+        self.path.forget()
         self.scores[:] = [self.best]
 
     def strengths(self) -> Float[np.ndarray, "frames"]:
@@ -194,7 +192,7 @@ class Tracker:
 
     Args:
         settings: How.
-        remember: Whether tracks keep their past, which `finish` and `smoothed` need; without, memory does not grow.
+        remember: Whether tracks keep their past, which `finish` needs; without, memory does not grow.
 
     Example:
         >>> tracker = Tracker()
@@ -208,12 +206,9 @@ class Tracker:
         self.remember = remember
         self.live: list[_Track] = []
         self.ended: list[_Track] = []
+        self.meetings: list[Meeting] = []
         self.frame = -1
         self._next = 0
-        dt = settings.step
-        density = math.radians(1) ** 2 * settings.agility
-        self._motion = np.array([[1.0, dt], [0.0, 1.0]])
-        self._process = density * np.array([[dt**3 / 3, dt**2 / 2], [dt**2 / 2, dt]])
 
     def step(self, found: Candidates) -> list[Told]:
         """Take the candidates of the next frame; returns the confirmed tracks in it, strongest first."""
@@ -222,9 +217,23 @@ class Tracker:
         audible = found.scores >= settings.keep
         vectors, scores = found.vectors[audible], found.scores[audible]
         for track in self.live:
-            self._predict(track)
-        taken = self._assign(vectors, scores)
-        for index in np.flatnonzero(~taken & (scores >= settings.begin)):
+            track.path.predict()
+            track.scores.append(0.0)
+        pairs = self._attend(vectors, scores)
+        leaving = pairs.keys() - self._meeting
+        free = np.setdiff1d(np.arange(len(vectors)), list(pairs.values()))
+        others = [track for track in self.live if track.number not in self._meeting | pairs.keys()]
+        for number, index in self._assign(others, vectors[free], scores[free]).items():
+            pairs[number] = int(free[index])
+        self._meet(pairs, vectors, scores)
+        for track in (track for track in self.live if track.number in pairs):
+            index = pairs[track.number]
+            if track.number in leaving:
+                track.path.restart(vectors[index], float(scores[index]))
+            elif track.number not in self._meeting:
+                track.path.update(vectors[index], float(scores[index]))
+            track.scores[-1], track.last = float(scores[index]), self.frame
+        for index in np.setdiff1d(np.flatnonzero(scores >= settings.begin), list(pairs.values())):
             self._begin(vectors[index], float(scores[index]))
         self.ended += [track for track in self.live if self.frame - track.last > settings.gap]
         self.live = [track for track in self.live if self.frame - track.last <= settings.gap]
@@ -235,7 +244,7 @@ class Tracker:
             for track in self.live:
                 track.forget()
         told = [
-            Told(self.frame, track.number, track.position, track.strength)
+            Told(self.frame, track.number, track.path.position, track.strength)
             for track in self.live
             if track.best >= settings.confirm
             and track.strength >= settings.faint
@@ -247,58 +256,87 @@ class Tracker:
         """All tracks, in the order of their beginning."""
         return sorted(self.ended + self.live, key=lambda track: (track.first, track.number))
 
-    def _predict(self, track: _Track) -> None:
-        motion = self._motion
-        state = motion @ track.filtered[-1]
-        state[0] /= np.linalg.norm(state[0])
-        track.filtered.append(state)
-        track.covariances.append(motion @ track.covariances[-1] @ motion.T + self._process)
-        track.scores.append(0.0)
+    def _assign(
+        self, tracks: list[_Track], vectors: Vectors, scores: Float[np.ndarray, "candidates"]
+    ) -> dict[int, int]:
+        """Tracks by number, with the candidates that continue them."""
+        if not tracks or not len(vectors):
+            return {}
+        angles = np.arccos((np.stack([t.path.position for t in tracks]) @ vectors.T).clip(-1, 1))
+        speeds = np.array([[np.linalg.norm(track.path.velocity)] for track in tracks])
+        gate = math.radians(self.settings.gate) + AHEAD * speeds
+        # A faint candidate must not win over a strong one because it is a little nearer; nor must a doubtful track.
+        known = np.array([track.best >= self.settings.confirm for track in tracks])[:, None]
+        cost = np.where(angles <= gate, angles - gate * (0.5 + 0.5 * scores + 0.5 * known), 0.0)
+        return {
+            tracks[row].number: int(column)
+            for row, column in zip(*linear_sum_assignment(cost), strict=True)
+            if angles[row, column] <= gate[row]
+        }
 
-    def _assign(self, vectors: Vectors, scores: Float[np.ndarray, "candidates"]) -> np.ndarray:
-        taken = np.zeros(len(vectors), bool)
-        if not self.live or not len(vectors):
-            return taken
-        angles = np.arccos((np.stack([t.position for t in self.live]) @ vectors.T).clip(-1, 1))
-        gate = math.radians(self.settings.gate)
-        # A faint candidate must not win over a strong one because it is a little nearer.
-        cost = np.where(angles <= gate, angles - gate * (0.5 + 0.5 * scores), 0.0)
-        for row, column in zip(*linear_sum_assignment(cost), strict=True):
-            if angles[row, column] <= gate:
-                self._update(self.live[row], vectors[column], float(scores[column]))
-                taken[column] = True
-        return taken
+    def _meet(self, pairs: dict[int, int], vectors: Vectors, scores: Float[np.ndarray, "candidates"]) -> None:
+        """Begin meetings: two tracks approach each other, and one candidate is left of both."""
+        law = self.settings.passing
+        sure = self._settled()
+        clear = {track: index for track, index in pairs.items() if scores[index] >= law.score}
+        for one, two in combinations(sure, 2):
+            pair = (one.number, two.number)
+            own = [clear[number] for number in pair if number in clear]
+            if len(own) == 2 or {*pair} & self._meeting:
+                continue
+            strangers = {clear[t.number] for t in sure if t.number in clear and t.number not in pair}
+            for column in own or np.flatnonzero(scores >= law.score).tolist():
+                velocity = approaching(one.path, two.path, vectors[column], law)
+                if velocity is not None and column not in strangers:
+                    self.meetings.append(Meeting(pair, vectors[column], velocity, self.frame))
+                    # A young track at the candidate was both of them already.
+                    young = {number for number, index in pairs.items() if index == column} - {*pair}
+                    self.live = [track for track in self.live if track.number not in young]
+                    pairs.update(dict.fromkeys(pair, column))
+                    break
 
-    def _update(self, track: _Track, vector: np.ndarray, score: float) -> None:
-        variance = (math.radians(self.settings.noise) / max(score, 0.05)) ** 2
-        covariance = track.covariances[-1]
-        gain = covariance[:, 0] / (covariance[0, 0] + variance)
-        state = track.filtered[-1] + gain[:, None] * (vector - track.filtered[-1][0])
-        track.filtered[-1] = _on_sphere(state)
-        track.covariances[-1] = covariance - np.outer(gain, covariance[0])
-        track.scores[-1] = score
-        track.last = self.frame
+    def _attend(self, vectors: Vectors, scores: Float[np.ndarray, "candidates"]) -> dict[int, int]:
+        """Go on with meetings: candidates of their tracks; a meeting ends when both tracks have one."""
+        pairs: dict[int, int] = {}
+        sure = self._settled()
+        others = np.array([track.path.position for track in sure]).reshape(-1, 3)
+        numbers, law = {track.number for track in self.live}, self.settings.passing
+        for meeting in list(self.meetings):
+            angle = vectors @ meeting.place
+            own = (angle >= math.cos(math.radians(law.reach))) & (
+                angle > (vectors @ others.T).max(1, initial=-1.0)
+            )
+            around = np.flatnonzero(own)[np.argsort(-scores[own], kind="stable")]
+            leave = meeting.leave(vectors[around], scores[around], law)
+            if leave is not None:
+                pairs.update({t: int(around[c]) for t, c in zip(meeting.tracks, leave, strict=True)})
+            late = self.frame - meeting.frame > law.longest
+            if leave is not None or late or not numbers.issuperset(meeting.tracks):
+                self.meetings.remove(meeting)
+            elif len(around):
+                meeting.place = vectors[around[0]]
+                pairs.update(dict.fromkeys(meeting.tracks, int(around[0])))
+        return pairs
+
+    def _settled(self) -> list[_Track]:
+        """Confirmed tracks that are old enough to have a velocity, and do not meet another one."""
+        settings, meeting = self.settings, self._meeting
+        return [
+            track
+            for track in self.live
+            if track.best >= settings.confirm
+            and self.frame - track.first >= settings.passing.age
+            and track.number not in meeting
+        ]
+
+    @property
+    def _meeting(self) -> set[int]:
+        return {number for meeting in self.meetings for number in meeting.tracks}
 
     def _begin(self, vector: np.ndarray, score: float) -> None:
-        variance = (math.radians(self.settings.noise) / max(score, 0.05)) ** 2
-        state = np.stack([vector, np.zeros(3)])
-        covariance = np.diag([variance, math.radians(20) ** 2])
-        self.live.append(_Track(self._next, self.frame, [state], [covariance], [score], self.frame, score))
+        path = Path(self.settings.motion, vector, score)
+        self.live.append(_Track(self._next, self.frame, path, [score], self.frame, score))
         self._next += 1
-
-    def smoothed(self, track: _Track) -> Float[np.ndarray, "frames 3"]:
-        """Directions of a track given all its candidates (Rauch-Tung-Striebel)."""
-        motion, length = self._motion, 1 + track.last - track.first
-        state = track.filtered[length - 1]
-        positions = [state[0]]
-        for index in range(length - 2, -1, -1):
-            filtered, covariance = track.filtered[index], track.covariances[index]
-            predicted = motion @ covariance @ motion.T + self._process
-            gain = covariance @ motion.T @ np.linalg.inv(predicted)
-            state = filtered + gain @ (state - motion @ filtered)
-            positions.append(state[0])
-        path = np.array(positions[::-1])
-        return path / np.linalg.norm(path, axis=-1, keepdims=True)
 
 
 def link(found: Sequence[Candidates], settings: Tracking = OPERATING_POINTS["recall"]) -> list[list[Told]]:
@@ -317,7 +355,7 @@ def link(found: Sequence[Candidates], settings: Tracking = OPERATING_POINTS["rec
         tracker.step(each)
     tracks = [track for track in tracker.finish() if track.best >= settings.confirm]
     frames: list[list[Told]] = [[] for _ in found]
-    paths = [tracker.smoothed(track) for track in tracks]
+    paths = [track.path.smoothed(1 + track.last - track.first) for track in tracks]
     for number, track, path in zip(_numbers(tracks, paths, settings), tracks, paths, strict=True):
         for told in _told(number, track, path, settings):
             frames[told.frame].append(told)
@@ -364,8 +402,3 @@ def _numbers(tracks: Sequence[_Track], paths: Sequence[np.ndarray], settings: Tr
         places[number] = (track.last, path[-1])
         numbers.append(number)
     return numbers
-
-
-def _on_sphere(state: np.ndarray) -> np.ndarray:
-    position = state[0] / np.linalg.norm(state[0])
-    return np.stack([position, state[1] - (state[1] @ position) * position])

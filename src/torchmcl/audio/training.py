@@ -174,6 +174,7 @@ def table(sources: Mapping[str, Mapping[str, float | None]]) -> str:
         "median error, degrees": ("median", 1, 1),
         "90 % of the errors within, degrees": ("ninety", 1, 1),
         "recall within 20 degrees, %": ("recall", 100, 1),
+        "the same where all sources sound, %": ("recall_together", 100, 1),
         "number of tracks right, %": ("counted", 100, 1),
         "three tracks told, %": ("counted_three", 100, 1),
         "most probable count right, %": ("likeliest", 100, 1),
@@ -269,7 +270,7 @@ def _train(
         progress=lambda share: progress("voices", share),
     )
     epochs = math.ceil(settings.steps / STEPS)
-    mixing = Mixing(counts=(4, 26, 32, 38), spread=4.0)
+    mixing = Mixing(counts=(4, 26, 32, 38), close=0.2, spread=4.0, rotating=0.35)
     train = MixedBatches(voices, mixing, batches=STEPS, batch_size=settings.batch_size, seed=settings.seed)
     done = 0.0
 
