@@ -94,7 +94,7 @@ def test_a_live_tracker_tells_the_same_and_keeps_nothing():
         assert [told.track for told in ours] == [told.track for told in theirs]
         assert all(np.array_equal(a.vector, b.vector) for a, b in zip(ours, theirs, strict=True))
     assert not without.ended
-    assert all(len(track.filtered) == 1 for track in without.live)
+    assert all(len(track.path) == 1 for track in without.live)
 
 
 class Device:

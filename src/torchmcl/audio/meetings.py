@@ -33,7 +33,7 @@ class Passing:
 
     speed: float = 20.0
     reach: float = 40.0
-    apart: float = 15.0
+    apart: float = 20.0
     score: float = 0.35
     age: int = 8
     longest: int = 25
@@ -45,12 +45,14 @@ class Meeting:
 
     Attributes:
         tracks: Numbers of the tracks.
-        place: The candidate.
+        start: The candidate where they met.
+        place: The last candidate.
         velocity: Of the first track relative to the second one, when they met.
         frame: When they met.
     """
 
     tracks: tuple[int, int]
+    start: Vector
     place: Vector
     velocity: Vector
     frame: int

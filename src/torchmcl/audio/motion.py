@@ -99,9 +99,7 @@ class Path:
 
     def predict(self) -> None:
         """Go on to the next frame without a candidate."""
-        states = self._transition @ self.states[-1]
-        states[:, 0] /= np.linalg.norm(states[:, 0], axis=-1, keepdims=True)
-        self.states.append(states)
+        self.states.append(_advanced(self.states[-1], self.motion.step))
         self.covariances.append(self._transition @ self.covariances[-1] @ self._transition.T + self._process)
 
     def update(self, vector: Vector, score: float) -> None:
@@ -162,7 +160,28 @@ class Path:
             filtered, covariance = self.states[index][best], self.covariances[index][best]
             predicted = self._transition @ covariance @ self._transition.T + self._process[best]
             gain = covariance @ self._transition.T @ np.linalg.inv(predicted)
-            state = filtered + gain @ (state - self._transition @ filtered)
+            ahead = _advanced(filtered, self.motion.step)
+            state = filtered + gain @ _carried(state - ahead, ahead[0], filtered[0])
+            state = np.stack([state[0] / np.linalg.norm(state[0]), state[1]])
             positions.append(state[0])
-        path = np.array(positions[::-1])
-        return path / np.linalg.norm(path, axis=-1, keepdims=True)
+        return np.array(positions[::-1])
+
+
+def _advanced(states: Float[np.ndarray, "*filters 2 3"], step: float) -> Float[np.ndarray, "*filters 2 3"]:
+    """States one frame later, along great circles."""
+    old, velocity = states[..., 0, :], states[..., 1, :]
+    new = old + step * velocity
+    new = new / np.linalg.norm(new, axis=-1, keepdims=True)
+    return np.stack([new, _carried(velocity[..., None, :], old, new)[..., 0, :]], axis=-2)
+
+
+def _carried(
+    vectors: Float[np.ndarray, "*filters n 3"],
+    old: Float[np.ndarray, "*filters 3"],
+    new: Float[np.ndarray, "*filters 3"],
+) -> Float[np.ndarray, "*filters n 3"]:
+    """Vectors turned by the smallest rotation from one position to another."""
+    old, new = old[..., None, :], new[..., None, :]
+    both = old + new
+    along = (vectors * both).sum(-1, keepdims=True) / (1 + (old * new).sum(-1, keepdims=True))
+    return vectors - along * both + 2 * (vectors * old).sum(-1, keepdims=True) * new

@@ -267,7 +267,7 @@ class Tracker:
         gate = math.radians(self.settings.gate) + AHEAD * speeds
         # A faint candidate must not win over a strong one because it is a little nearer; nor must a doubtful track.
         known = np.array([track.best >= self.settings.confirm for track in tracks])[:, None]
-        cost = np.where(angles <= gate, angles - gate * (0.5 + 0.5 * scores + 0.5 * known), 0.0)
+        cost = np.where(angles <= gate, angles - gate * (0.5 + scores + 0.5 * known), 0.0)
         return {
             tracks[row].number: int(column)
             for row, column in zip(*linear_sum_assignment(cost), strict=True)
@@ -288,7 +288,9 @@ class Tracker:
             for column in own or np.flatnonzero(scores >= law.score).tolist():
                 velocity = approaching(one.path, two.path, vectors[column], law)
                 if velocity is not None and column not in strangers:
-                    self.meetings.append(Meeting(pair, vectors[column], velocity, self.frame))
+                    self.meetings.append(
+                        Meeting(pair, vectors[column], vectors[column], velocity, self.frame)
+                    )
                     # A young track at the candidate was both of them already.
                     young = {number for number, index in pairs.items() if index == column} - {*pair}
                     self.live = [track for track in self.live if track.number not in young]
@@ -300,9 +302,10 @@ class Tracker:
         pairs: dict[int, int] = {}
         sure = self._settled()
         others = np.array([track.path.position for track in sure]).reshape(-1, 3)
-        numbers, law = {track.number for track in self.live}, self.settings.passing
+        positions, law = {track.number: track.path.position for track in self.live}, self.settings.passing
         for meeting in list(self.meetings):
-            angle = vectors @ meeting.place
+            known = [positions[number] for number in meeting.tracks if number in positions]
+            angle = (vectors @ np.array([meeting.place, meeting.start, *known]).T).max(1)
             own = (angle >= math.cos(math.radians(law.reach))) & (
                 angle > (vectors @ others.T).max(1, initial=-1.0)
             )
@@ -311,7 +314,7 @@ class Tracker:
             if leave is not None:
                 pairs.update({t: int(around[c]) for t, c in zip(meeting.tracks, leave, strict=True)})
             late = self.frame - meeting.frame > law.longest
-            if leave is not None or late or not numbers.issuperset(meeting.tracks):
+            if leave is not None or late or len(known) < 2:
                 self.meetings.remove(meeting)
             elif len(around):
                 meeting.place = vectors[around[0]]
@@ -319,12 +322,13 @@ class Tracker:
         return pairs
 
     def _settled(self) -> list[_Track]:
-        """Confirmed tracks that are old enough to have a velocity, and do not meet another one."""
+        """Confirmed tracks that are strong, and old enough to have a velocity, and do not meet another one."""
         settings, meeting = self.settings, self._meeting
         return [
             track
             for track in self.live
             if track.best >= settings.confirm
+            and track.strength >= settings.passing.score
             and self.frame - track.first >= settings.passing.age
             and track.number not in meeting
         ]
