@@ -174,8 +174,11 @@ class Clock(nn.Module):
         return Hypotheses(points, torch.full((n, 25, 1), 9.0))
 
 
-def test_nothing_jumps_where_windows_meet():
+def test_nothing_jumps_where_windows_meet(monkeypatch):
     """The mean direction moves by less in a frame than half of what it would jump by at a hard joint."""
+    monkeypatch.setattr(
+        "torchmcl.audio.localizer.COPIES", ((0.0, 1, 1),)
+    )  # the clock does not turn with the sound
     found = Localizer(Clock(), RATE)(np.ones((4, 5 * RATE), np.float32), RATE)
     mean = (found.directions[..., 0] * found.scores).sum(-1) / found.scores.sum(-1)
     np.testing.assert_allclose(found.scores.sum(-1), found.scores.sum(-1)[0], rtol=1e-5)
@@ -186,6 +189,25 @@ def test_samples_beyond_full_scale_are_not_clipped(tmp_path):
     samples, _ = soundfile.read(write(tmp_path / "a.wav", 1.1), dtype="float32")
     soundfile.write(tmp_path / "loud.wav", 50 * samples, RATE, "FLOAT")
     np.testing.assert_allclose(answer(tmp_path / "loud.wav")[0], answer(tmp_path / "a.wav")[0], atol=1e-5)
+
+
+class Listed(nn.Module):
+    """Keeps the windows that it is given."""
+
+    def __init__(self):
+        super().__init__()
+        self.seen = []
+
+    def forward(self, waveform):
+        self.seen += list(waveform)
+        return Hypotheses(torch.zeros(len(waveform), 25, 1, 2), torch.zeros(len(waveform), 25, 1))
+
+
+def test_successive_windows_are_turned_differently(tmp_path):
+    network = Listed()
+    list(Localizer(network, RATE).blocks(write(tmp_path / "a.wav", 1.8, azimuth=50)))
+    points = [torch.atan2((w * y).sum(), (w * x).sum()).rad2deg().item() for w, y, _, x in network.seen[:5]]
+    assert points == pytest.approx([50, 40, -130, -140, 50], abs=1)
 
 
 @pytest.mark.parametrize("turns", [1, 4])

@@ -54,7 +54,11 @@ RATES = (8000, 768_000)
 """Hertz that recordings may have."""
 
 COPIES = ((0.0, 1, 1), (math.pi / 2, -1, 1), (math.pi, 1, -1), (-math.pi / 2, -1, -1))
-"""Turned copies of a recording: angle about the vertical axis, mirrored left to right, mirrored upside down."""
+"""Turned copies of a window: angle about the vertical axis, mirrored left to right, mirrored upside down.
+
+Errors of the network depend on the direction, so that copies that are turned back and pooled are more exact. Windows
+take turns: as two of them cover each frame, one pass has two copies already.
+"""
 
 
 @dataclass(frozen=True)
@@ -63,7 +67,7 @@ class Listening:
 
     Attributes:
         prefer: `"recall"` fills pauses and keeps faint sources; `"precision"` tells a source only where it is heard.
-        turns: 1 to 4 turned copies of the recording whose hypotheses are pooled; more are more exact and slower.
+        turns: 1 to 4 turned copies of each window whose hypotheses are pooled; more are more exact and slower.
         causal: Tracks use the past only, as they would live.
     """
 
@@ -273,29 +277,41 @@ class Localizer(Shared):
 
         Args:
             pieces: Successive windows of half a second at the rate of the network, `STEP` frames apart, ACN and N3D.
-            turns: Turned copies whose hypotheses are pooled.
+            turns: Turned copies of each window whose hypotheses are pooled.
 
         Yields:
             Successive frames.
         """
         blender = Blender(WINDOW, STEP)
+        first = 0
         for piece in pieces:
-            yield _pooled(*blender.push(*self._answers(piece, turns)))
+            yield _pooled(*blender.push(*self._answers(piece, first, turns)))
+            first += len(piece)
         yield _pooled(*blender.finish())
 
     def _answers(
-        self, piece: Float32[np.ndarray, "windows 4 samples"], turns: int
+        self, piece: Float32[np.ndarray, "windows 4 samples"], first: int, turns: int
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Directions, scores and probabilities of counts, the hypotheses of turned copies side by side."""
+        """Directions, scores and probabilities of counts, the hypotheses of turned copies side by side.
+
+        Args:
+            piece: Windows.
+            first: Number of the first one in the recording: successive windows are turned differently.
+            turns: Copies of each window.
+        """
         points, scores, counts = [], [], []
         for batch in torch.from_numpy(piece.copy()).split(BATCH):
-            copies = [_turned(batch, *copy) for copy in COPIES[:turns]]
+            own, copies = first + np.arange(len(batch)), range(turns)
+            turned = [[COPIES[(turns * window + copy) % len(COPIES)] for window in own] for copy in copies]
             with torch.no_grad():
-                found = [self.network(copy.to(self.device)) for copy in copies]
-            back = [_turned_back(each.points.cpu(), *copy) for each, copy in zip(found, COPIES, strict=False)]
+                found = [self.network(_each(_turned, batch, turn).to(self.device)) for turn in turned]
+            back = [
+                _each(_turned_back, each.points.cpu(), turn) for each, turn in zip(found, turned, strict=True)
+            ]
             points.append(torch.cat(back, -2))
             scores.append(torch.cat([each.scores.cpu() for each in found], -1) / turns)
             counts.append(torch.stack([_count_probabilities(each).cpu() for each in found]).mean(0))
+            first += len(batch)
         return torch.cat(points).numpy(), torch.cat(scores).numpy(), torch.cat(counts).numpy()
 
 
@@ -388,6 +404,15 @@ def _count_probabilities(found: object) -> Tensor:
         return found.counts.softmax(-1)
     rounded = found.scores.sum(-1).round().clamp(max=COUNTS - 1).long()  # type: ignore[attr-defined]
     return nn.functional.one_hot(rounded, COUNTS).float()
+
+
+def _each(
+    turn: Callable[[Tensor, float, int, int], Tensor],
+    values: Tensor,
+    copies: Sequence[tuple[float, int, int]],
+) -> Tensor:
+    """Turn each window in its own way."""
+    return torch.cat([turn(value[None], *copy) for value, copy in zip(values, copies, strict=True)])
 
 
 def _turned(sound: Tensor, angle: float, side: int, up: int) -> Tensor:

@@ -59,13 +59,13 @@ class Tracking:
         motion: How sources move.
     """
 
-    near: float = 15.0
+    near: float = 18.0
     apart: float = 10.0
     gate: float = 20.0
     begin: float = 0.15
     keep: float = 0.12
-    confirm: float = 0.45
-    faint: float = 0.08
+    confirm: float = 0.4
+    faint: float = 0.05
     gap: int = 20
     fill: bool = True
     hold: int = 5
@@ -115,7 +115,7 @@ def candidates(
     scores: Float[np.ndarray, "frames hypotheses"],
     *,
     stride: int = 5,
-    near: float = 15.0,
+    near: float = 18.0,
     most: int = 4,
     least: float = 0.08,
 ) -> list[Candidates]:
