@@ -71,6 +71,7 @@ class Path:
         self._odds = -motion.calm * np.arange(filters)
         self.evidence = self._odds / (1 - FORGET)
         self.total = self._odds
+        self._mean: Float[np.ndarray, "2 3"] | None = None
 
     def __len__(self) -> int:
         return len(self.states)
@@ -84,13 +85,18 @@ class Path:
     @property
     def position(self) -> Vector:
         """Where the source is, over all filters."""
-        mean = self.weights @ self.states[-1][:, 0]
-        return np.asarray(mean / np.linalg.norm(mean))
+        return self._means()[0]
 
     @property
     def velocity(self) -> Vector:
         """Radians per second, over all filters."""
-        return np.asarray(self.weights @ self.states[-1][:, 1])
+        return self._means()[1]
+
+    def _means(self) -> Float[np.ndarray, "2 3"]:
+        if self._mean is None:
+            self._mean = np.tensordot(self.weights, self.states[-1], 1)
+            self._mean[0] /= np.linalg.norm(self._mean[0])
+        return self._mean
 
     @property
     def trend(self) -> Vector:
@@ -101,6 +107,7 @@ class Path:
         """Go on to the next frame without a candidate."""
         self.states.append(_advanced(self.states[-1], self.motion.step))
         self.covariances.append(self._transition @ self.covariances[-1] @ self._transition.T + self._process)
+        self._mean = None
 
     def update(self, vector: Vector, score: float) -> None:
         """Take a candidate into the present frame.
@@ -123,6 +130,7 @@ class Path:
         likelihood = -np.square(surprise).sum(-1) / spread / 2 - np.log(spread) + self._odds
         self.evidence = FORGET * self.evidence + likelihood
         self.total = self.total + likelihood
+        self._mean = None
 
     def restart(self, vector: Vector, score: float) -> None:
         """Go on from a candidate, wherever the filters were, with the velocity of the most agile one.
@@ -136,6 +144,7 @@ class Path:
         self.states[-1] = np.repeat(state[None], len(self.states[-1]), 0)
         self.covariances[-1] = self._start(score)
         self.evidence = np.zeros(len(self.evidence))
+        self._mean = None
 
     def _start(self, score: float) -> Float[np.ndarray, "filters 2 2"]:
         covariance = np.zeros((len(self.motion.speeds), 2, 2))

@@ -168,15 +168,22 @@ class _Track:
     scores: list[float]
     last: int
     strength: float
-
-    @property
-    def best(self) -> float:
-        return max(self.scores)
+    best: float
+    ended: np.ndarray | None = None
 
     def forget(self) -> None:
-        """Keep the present state and the best score only."""
+        """Keep the present state only."""
         self.path.forget()
-        self.scores[:] = [self.best]
+        self.scores.clear()
+
+    def end(self) -> None:
+        """Keep the directions only: filters of a long recording are large."""
+        self.ended = self.directions()
+        self.path.forget()
+
+    def directions(self) -> Vectors:
+        """Smoothed, up to the last frame with a candidate."""
+        return self.path.smoothed(1 + self.last - self.first) if self.ended is None else self.ended
 
     def strengths(self) -> Float[np.ndarray, "frames"]:
         """Mean score around each frame, up to the last one with a candidate."""
@@ -221,10 +228,10 @@ class Tracker:
             track.scores.append(0.0)
         pairs = self._attend(vectors, scores)
         leaving = pairs.keys() - self._meeting
-        free = np.setdiff1d(np.arange(len(vectors)), list(pairs.values()))
+        free = [index for index in range(len(vectors)) if index not in pairs.values()]
         others = [track for track in self.live if track.number not in self._meeting | pairs.keys()]
         for number, index in self._assign(others, vectors[free], scores[free]).items():
-            pairs[number] = int(free[index])
+            pairs[number] = free[index]
         self._meet(pairs, vectors, scores)
         for track in (track for track in self.live if track.number in pairs):
             index = pairs[track.number]
@@ -233,15 +240,14 @@ class Tracker:
             elif track.number not in self._meeting:
                 track.path.update(vectors[index], float(scores[index]))
             track.scores[-1], track.last = float(scores[index]), self.frame
-        for index in np.setdiff1d(np.flatnonzero(scores >= settings.begin), list(pairs.values())):
-            self._begin(vectors[index], float(scores[index]))
-        self.ended += [track for track in self.live if self.frame - track.last > settings.gap]
-        self.live = [track for track in self.live if self.frame - track.last <= settings.gap]
+            track.best = max(track.best, track.scores[-1])
+        for index in range(len(vectors)):
+            if scores[index] >= settings.begin and index not in pairs.values():
+                self._begin(vectors[index], float(scores[index]))
+        self._end()
         for track in self.live:
             track.strength = FORGET * track.strength + (1 - FORGET) * track.scores[-1]
-        if not self.remember:
-            self.ended.clear()
-            for track in self.live:
+            if not self.remember:
                 track.forget()
         told = [
             Told(self.frame, track.number, track.path.position, track.strength)
@@ -253,8 +259,17 @@ class Tracker:
         return _apart(told, settings)[: settings.most]
 
     def finish(self) -> list[_Track]:
-        """All tracks, in the order of their beginning."""
-        return sorted(self.ended + self.live, key=lambda track: (track.first, track.number))
+        """All confirmed tracks, in the order of their beginning."""
+        tracks = (track for track in self.ended + self.live if track.best >= self.settings.confirm)
+        return sorted(tracks, key=lambda track: (track.first, track.number))
+
+    def _end(self) -> None:
+        for track in self.live:
+            late = self.frame - track.last > self.settings.gap
+            if late and self.remember and track.best >= self.settings.confirm:
+                track.end()
+                self.ended.append(track)
+        self.live = [track for track in self.live if self.frame - track.last <= self.settings.gap]
 
     def _assign(
         self, tracks: list[_Track], vectors: Vectors, scores: Float[np.ndarray, "candidates"]
@@ -339,7 +354,7 @@ class Tracker:
 
     def _begin(self, vector: np.ndarray, score: float) -> None:
         path = Path(self.settings.motion, vector, score)
-        self.live.append(_Track(self._next, self.frame, path, [score], self.frame, score))
+        self.live.append(_Track(self._next, self.frame, path, [score], self.frame, score, score))
         self._next += 1
 
 
@@ -357,9 +372,9 @@ def link(found: Sequence[Candidates], settings: Tracking = OPERATING_POINTS["rec
     tracker = Tracker(settings)
     for each in found:
         tracker.step(each)
-    tracks = [track for track in tracker.finish() if track.best >= settings.confirm]
+    tracks = tracker.finish()
     frames: list[list[Told]] = [[] for _ in found]
-    paths = [track.path.smoothed(1 + track.last - track.first) for track in tracks]
+    paths = [track.directions() for track in tracks]
     for number, track, path in zip(_numbers(tracks, paths, settings), tracks, paths, strict=True):
         for told in _told(number, track, path, settings):
             frames[told.frame].append(told)
