@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from multiprocessing.connection import wait
 from multiprocessing.context import BaseContext
 from multiprocessing.reduction import DupFd
@@ -52,6 +52,9 @@ def simulate(out: str | Path, settings: SceneSettings, workers: int = 1, progres
     if workers < 1:
         raise UserError(f"workers is {workers}, it must be at least 1")
     out = Path(out)
+    if not (out / SETTINGS).exists():
+        # Before a list of all of them is made, which takes long where they are many.
+        _check_space(out, settings, settings.recordings * len(replace(settings, recordings=10).specs) // 10)
     clips = () if settings.events is None else folder_clips(settings.events)
     if settings.events is None or settings.synthesised:
         clips += synthesized_clips(settings.seed)
@@ -234,6 +237,7 @@ def _sweep(out: Path, settings: SceneSettings) -> None:
 
 def _check_space(out: Path, settings: SceneSettings, count: int) -> None:
     needed = count * settings.samples * 8
-    free = shutil.disk_usage(out).free
+    there = next(folder for folder in (out, *out.absolute().parents) if folder.is_dir())
+    free = shutil.disk_usage(there).free
     if needed > free:
         raise UserError(f"{out}: {needed / 1e6:.0f} MB are needed there, {free / 1e6:.0f} MB are free")

@@ -30,7 +30,8 @@ from torchmcl.distances import great_circle
 from torchmcl.errors import UserError
 from torchmcl.hypotheses import Hypotheses
 from torchmcl.losses import rmcl_loss, transport_loss
-from torchmcl.runs.files import locked, write_json
+from torchmcl.runs.files import locked, read_json, write_json
+from torchmcl.runs.folder import check_place
 from torchmcl.training import Hardware, Optimization, fit
 
 __all__ = [
@@ -47,6 +48,8 @@ __all__ = [
 SETTINGS, METRICS = "settings.json", "metrics.json"
 BUSY = "another process is training there; wait for it, or choose another folder"
 COUNT_WEIGHT = 0.2
+MOST = 1_000_000
+"""Of anything that is counted in the settings."""
 STEPS = 50
 """Steps of an epoch, after which the training can be resumed."""
 
@@ -91,6 +94,8 @@ class LocalizerTraining:
         for name in ("voices", "steps", "batch_size", "hypotheses", "filters", "units", "scenes"):
             if getattr(self, name) < 1:
                 raise UserError(f"{name} is {getattr(self, name)}, must be at least 1")
+            if getattr(self, name) > MOST:
+                raise UserError(f"{name} is {getattr(self, name)}, must be at most {MOST}")
         if not (math.isfinite(self.learning_rate) and self.learning_rate > 0):
             raise UserError(f"learning_rate is {self.learning_rate}, must be positive")
 
@@ -127,10 +132,11 @@ def train_localizer(
         The measures of `metrics.json`.
     """
     out = Path(out)
+    check_place(out, SETTINGS)
     with locked(out, BUSY):
         _claim(out, settings)
         if (out / METRICS).is_file():
-            return dict(json.loads((out / METRICS).read_text(encoding="utf-8")))
+            return _object(out / METRICS)
         heard, unheard = _clips(settings)
         if not (out / WEIGHTS).is_file():
             _train(settings, heard, out, progress)
@@ -363,16 +369,20 @@ def _claim(out: Path, settings: LocalizerTraining) -> None:
     if not path.is_file():
         write_json(path, plain)
         return
-    try:
-        there = dict(json.loads(path.read_text(encoding="utf-8")))
-    except (ValueError, TypeError):
-        raise UserError(f"{path}: is not JSON with settings of a training") from None
+    there = _object(path)
     different = [key for key in plain if there.get(key) != plain[key]]
     if different:
         [key, *_] = different
         raise UserError(
             f"{out}: was started with {key} {there.get(key)!r}, not {plain[key]!r}; choose another folder"
         )
+
+
+def _object(path: Path) -> dict[str, Any]:
+    found = read_json(path)
+    if not isinstance(found, dict):
+        raise UserError(f"{path}: must hold an object, written by an earlier training")
+    return found
 
 
 def _plain(found: Judgement) -> dict[str, float | int | None]:

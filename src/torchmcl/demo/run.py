@@ -10,7 +10,8 @@ from torchmcl.audio.localizer import localize
 from torchmcl.demo.data import TARGET, write_table, write_tracks
 from torchmcl.demo.figure import draw_table
 from torchmcl.demo.page import Door, index_page
-from torchmcl.runs.files import make_folder, write_text
+from torchmcl.runs.files import write_text
+from torchmcl.runs.outputs import claim_outputs
 from torchmcl.tabular.command import FitSettings, fit_table
 from torchmcl.toy.experiment import toy
 from torchmcl.toy.presets import preset
@@ -32,7 +33,8 @@ def demo(out: Path, console: Console) -> Path:
     Returns:
         The path of the page.
     """
-    make_folder(out)
+    names = ("index.html", "diabetes.csv", "table.png", "tracks.txt")
+    claim_outputs(out, names, otherwise="choose another --out")
     doors = []
     for name, door in DOORS.items():
         console.rule(name, align="left")

@@ -338,6 +338,23 @@ def check_limits(config: Config) -> None:
             raise UserError(f"network.pools is {list(config.network.pools)}, each must be 1 to 1024")
     if not 1 <= len(config.network.pools) <= 10:
         raise UserError(f"network.pools has {len(config.network.pools)} entries, must be 1 to 10")
+    _check_method(config.method)
+
+
+def _check_method(method: MethodConfig) -> None:
+    """Refuse settings of a loss that exclude each other: it would find out in the first step."""
+    if method.kind is not Kind.mcl:
+        return
+    if method.assign is Rule.top_n and (method.n or 0) > (method.hypotheses or 0):
+        raise UserError(f"method.n is {method.n}, must be at most method.hypotheses, {method.hypotheses}")
+    if method.negatives is not None and method.scores == "softmax":
+        raise UserError(
+            "method.negatives must be null with method.scores=softmax, which has no negatives to draw"
+        )
+    if method.regression == method.scoring == method.transport == 0:
+        raise UserError(
+            "method.regression, method.scoring and method.transport are all 0: nothing is learned"
+        )
 
 
 def _named(items: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -20,6 +20,7 @@ from torchmcl.images.methods import METHODS
 from torchmcl.images.networks import SCALINGS, Scaling
 from torchmcl.images.study import MEASURES, Settings, check_seeds, run, settings_of, summarize, work
 from torchmcl.runs.files import atomic, locked, sweep, write_json, write_text
+from torchmcl.runs.outputs import claim_outputs
 from torchmcl.runs.progress import Bar, bar
 
 __all__ = ["classify"]
@@ -63,6 +64,8 @@ def classify(
         if settings[task].images > loaded.available:
             raise UserError(f"--images must be between 1 and {loaded.available}, got {settings[task].images}")
     total = sum(work(each) for each in settings.values()) * len(METHODS) * seeds
+    names = [f"{task}{suffix}" for task in chosen for suffix in (".png", ".pdf")]
+    claim_outputs(out, ["results.json", "table.md", *names], otherwise="choose another --out")
     with locked(out, f"{out}: another process is working in it"):
         sweep(out)
         with bar(float(total), console) as progress:

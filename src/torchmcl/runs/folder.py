@@ -14,7 +14,7 @@ from torchmcl.errors import UserError
 from torchmcl.runs.files import PARTIAL, atomic, locked, read_json, sweep, write_json
 from torchmcl.runs.records import Record, read_record, write_record
 
-__all__ = ["CHECKPOINT", "CONFIG", "METRICS", "MODEL", "SETTINGS", "RunFolder", "State"]
+__all__ = ["CHECKPOINT", "CONFIG", "METRICS", "MODEL", "SETTINGS", "RunFolder", "State", "check_place"]
 
 SETTINGS, MODEL, CONFIG, METRICS = "settings.json", "model.safetensors", "config.json", "metrics.json"
 CHECKPOINT = "last.ckpt"
@@ -64,7 +64,7 @@ class RunFolder:
             The run.
         """
         path, plain = Path(path), _plain(settings)
-        _check_place(path, file)
+        check_place(path, file)
         with locked(path, busy):
             before = read_json(path / file) if (path / file).exists() else None
             if before is not None:
@@ -131,7 +131,13 @@ def _plain(settings: Any) -> Any:
     return asdict(settings) if is_dataclass(settings) and not isinstance(settings, type) else settings
 
 
-def _check_place(path: Path, file: str) -> None:
+def check_place(path: Path, file: str) -> None:
+    """Refuse a folder that is no run and holds a person's files, the root folder, a file, and links below.
+
+    Args:
+        path: The folder; it may be absent.
+        file: The one that every run has.
+    """
     if path.resolve() == Path(path.resolve().anchor):
         raise UserError(f"{path}: is the root folder, choose another one")
     if not path.exists():

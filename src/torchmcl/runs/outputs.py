@@ -13,22 +13,28 @@ LIST = ".torchmcl-files.json"
 """The names of the files in a folder that this program wrote or was about to write."""
 
 
-def claim_outputs(folder: str | Path, names: Iterable[str], *, overwrite: bool = False) -> None:
+def claim_outputs(
+    folder: str | Path,
+    names: Iterable[str],
+    *,
+    overwrite: bool = False,
+    otherwise: str = "choose another --out, or say --overwrite",
+) -> None:
     """Make sure that files may be written, and note their names before they are.
 
     Args:
         folder: Of the files; it is made where missing.
         names: Of the files that will be written.
         overwrite: Replace files that this program did not write as well.
+        otherwise: What a person can do, for the error message.
     """
     folder, names = Path(folder), list(names)
+    if folder.resolve() == Path(folder.resolve().anchor):
+        raise UserError(f"{folder}: is the root folder, choose another one")
     own = _listed(folder / LIST)
     foreign = [name for name in names if name not in own and _is_there(folder / name)]
     if foreign and not overwrite:
-        raise UserError(
-            f"{folder / foreign[0]}: is there and was not written by this program; "
-            "choose another --out, or say --overwrite"
-        )
+        raise UserError(f"{folder / foreign[0]}: is there and was not written by this program; {otherwise}")
     with locked(folder):
         sweep(folder)
         write_json(folder / LIST, sorted({*_listed(folder / LIST), *names}))

@@ -50,6 +50,10 @@ class FitSettings:
     epochs: int | None = None
     seed: int = 0
 
+    def __post_init__(self) -> None:
+        if not 0 <= self.seed < 2**32:
+            raise UserError(f"--seed must be 0 to {2**32 - 1}, got {self.seed}")
+
 
 def fit_table(settings: FitSettings, out: Path, progress: bool = True) -> dict[str, Any]:
     """Train on a file, measure on held-out rows, write model, `metrics.json` and `report.html`.

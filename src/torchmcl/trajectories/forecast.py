@@ -13,7 +13,8 @@ from torch import Tensor
 
 from torchmcl.errors import UserError
 from torchmcl.hypotheses import Hypotheses
-from torchmcl.runs.files import atomic, make_folder, write_text
+from torchmcl.runs.files import atomic, write_text
+from torchmcl.runs.outputs import claim_outputs
 from torchmcl.trajectories.forecaster import Forecaster
 from torchmcl.trajectories.stream import Instant, Source, instant_at, instants
 from torchmcl.trajectories.tracks import STEP, Tracks, check_rate, read_tracks
@@ -114,7 +115,8 @@ def forecast_frame(
     instant = _chosen(tracks, source, frame, history)
     forecaster = forecaster or Forecaster.from_pretrained()
     [made] = forecasts(forecaster, [instant], history)
-    make_folder(out)
+    names = ("futures.csv", "answers.csv", "futures.ndjson", "plan.png", "plan.pdf")
+    claim_outputs(out, names, otherwise="choose another --out")
     write_text(out / "futures.csv", "".join([FUTURES_HEADER, *_future_lines(made, None)]))
     write_text(out / "answers.csv", "".join([ANSWERS_HEADER, *_answer_lines(made)]))
     write_text(out / "futures.ndjson", "".join(_ndjson(made)))
@@ -152,6 +154,8 @@ def forecast_all(
     if top is not None and top < 1:
         raise UserError(f"top is {top}, must be at least 1")
     forecaster = forecaster or Forecaster.from_pretrained()
+    names = ("futures.csv", "answers.csv", *(["scene.html"] if page else []))
+    claim_outputs(out, names, otherwise="choose another --out")
     shown: list[Forecast] = []
     lines, done = _lines(source.path), 0
     with ExitStack() as stack:
