@@ -149,6 +149,17 @@ def test_wrong_homography(tmp_path, content, message):
         read_homography(path)
 
 
+def test_what_never_ends_is_not_read(tmp_path):
+    """`/dev/zero` would fill the memory."""
+    with pytest.raises(UserError, match="/dev/zero: is no file"):
+        read_homography("/dev/zero")
+    with pytest.raises(UserError, match="/dev/zero: is no file"):
+        next(iter_rows("/dev/zero"))
+    (tmp_path / "H.txt").write_text("1 0 0\n" * 20_000)
+    with pytest.raises(UserError, match=r"H\.txt: has 120000 bytes, at most 65536 are read"):
+        read_homography(tmp_path / "H.txt")
+
+
 def test_homography_to_infinity_names_the_line(tmp_path):
     path = tmp_path / "tracks.txt"
     path.write_text("10 1 2 3\n20 1 0 3\n")

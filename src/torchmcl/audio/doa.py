@@ -18,6 +18,7 @@ from scipy.optimize import linear_sum_assignment
 
 from torchmcl.audio.foa import unit_vectors
 from torchmcl.errors import UserError
+from torchmcl.runs.files import check_file
 
 __all__ = ["DoaScores", "doa_scores", "evaluate_doa", "read_dcase"]
 
@@ -105,6 +106,7 @@ def read_dcase(path: str | Path, *, classes: bool = True) -> Directions:
         classes: Whether the classes count; otherwise all are 0.
     """
     path = Path(path)
+    check_file(path)
     try:
         with path.open(newline="", encoding="utf-8") as stream:
             rows = [row for row in csv.reader(stream) if row]

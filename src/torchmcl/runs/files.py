@@ -13,7 +13,16 @@ from typing import Any
 
 from torchmcl.errors import UserError
 
-__all__ = ["atomic", "locked", "make_folder", "read_json", "sweep", "write_json", "write_text"]
+__all__ = [
+    "atomic",
+    "check_file",
+    "locked",
+    "make_folder",
+    "read_json",
+    "sweep",
+    "write_json",
+    "write_text",
+]
 
 PARTIAL = ".torchmcl-partial-"
 """How the name of a file begins that is being written, or that a killed process left half written."""
@@ -134,6 +143,22 @@ def write_json(path: str | Path, value: Any) -> None:
     write_text(path, json.dumps(value, indent=2, allow_nan=False) + "\n")
 
 
+def check_file(path: Path, limit: int | None = None) -> None:
+    """Refuse folders, pipes and devices, which may never end, and files that are too large.
+
+    Args:
+        path: What is to be read; where there is nothing, opening it says so.
+        limit: The most bytes.
+
+    Raises:
+        UserError: It is something else than a file, or larger.
+    """
+    if path.exists() and not path.is_file():
+        raise UserError(f"{path}: is no file")
+    if limit is not None and (size := path.stat().st_size) > limit:
+        raise UserError(f"{path}: has {size} bytes, at most {limit} are read")
+
+
 def read_json(path: str | Path, *, limit: int = 64 * 2**20) -> Any:
     """Read a file that may come from anybody; what is wrong with it is a `UserError` of one sentence.
 
@@ -145,10 +170,7 @@ def read_json(path: str | Path, *, limit: int = 64 * 2**20) -> Any:
         Plain values, nested at most 100 deep; numbers are finite.
     """
     path = Path(path)
-    if path.exists() and not path.is_file():
-        raise UserError(f"{path}: is no file")
-    if path.stat().st_size > limit:
-        raise UserError(f"{path}: has {path.stat().st_size} bytes, at most {limit} are read")
+    check_file(path, limit)
     try:
         value = json.loads(path.read_text(encoding="utf-8"), parse_constant=_refuse_constant)
     except (ValueError, RecursionError) as error:

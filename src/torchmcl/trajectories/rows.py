@@ -11,6 +11,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from torchmcl.errors import UserError
+from torchmcl.runs.files import check_file
 
 __all__ = ["COLUMNS", "Row", "check_positions", "iter_rows", "read_homography", "to_meters"]
 
@@ -23,6 +24,8 @@ COLUMNS = {
 """The names under which the header of a file may list its columns; upper and lower case are the same."""
 
 LARGEST_FRAME = 2**53
+LARGEST_HOMOGRAPHY = 2**16
+"""Bytes of a file with nine numbers and remarks."""
 FARTHEST = 1e8
 """Meters from the origin, ten times the largest map coordinates: beyond, steps of a walk are lost in rounding."""
 
@@ -59,6 +62,7 @@ def iter_rows(path: str | Path, columns: Mapping[str, str] | None = None) -> Ite
     path = Path(path)
     places: dict[str, int] | None = None
     ndjson = False
+    check_file(path)
     with path.open(encoding="utf-8-sig", errors="replace") as stream:
         for number, text in enumerate(stream, start=1):
             text = text.strip()
@@ -171,6 +175,7 @@ def read_homography(path: str | Path) -> Float[np.ndarray, "3 3"]:
         UserError: The matrix is not 3 x 3, not finite, or cannot be inverted.
     """
     rows: list[list[float]] = []
+    check_file(Path(path), LARGEST_HOMOGRAPHY)
     try:
         lines = Path(path).read_text(encoding="utf-8-sig").splitlines()
     except UnicodeDecodeError:
