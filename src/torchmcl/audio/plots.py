@@ -1,6 +1,7 @@
 """Figures of data sets, recordings and predictions."""
 
 import math
+from collections import defaultdict
 from collections.abc import Sequence
 
 import numpy as np
@@ -29,6 +30,9 @@ BLUR = math.radians(6)
 
 LONGEST = 60.0
 """Seconds of a recording that fit into a picture."""
+
+SHOWN = 4000
+"""Points of a line at most: several for each pixel of a timeline."""
 
 _PALETTE = 20
 
@@ -110,8 +114,11 @@ def heat_map(heat: Float[np.ndarray, "elevations azimuths"], title: str, found: 
     """
     azimuths = np.radians(np.arange(-180 + HEAT_CELL / 2, 180, HEAT_CELL))
     elevations = np.radians(np.arange(-90 + HEAT_CELL / 2, 90, HEAT_CELL))
-    grid = unit_vectors(np.stack(np.meshgrid(azimuths, elevations), -1).reshape(-1, 2))
-    blurred = np.exp((grid @ grid.T - 1) / BLUR**2) @ heat.reshape(-1)
+    grid = unit_vectors(np.stack(np.meshgrid(azimuths, elevations), -1).reshape(-1, 2)).astype(np.float32)
+    near = grid @ grid.T
+    near -= 1
+    near /= BLUR**2
+    blurred = np.exp(near, out=near) @ heat.reshape(-1).astype(np.float32)
     figure = Figure(figsize=(9, 4.6), layout="constrained", dpi=120)
     axes = figure.subplots()
     edges = np.arange(-180, 181, HEAT_CELL), np.arange(-90, 91, HEAT_CELL)
@@ -160,8 +167,7 @@ def timeline(points: Float[np.ndarray, "drawn 4"], found: Localization, title: s
             vmax=1,
             rasterized=True,
         )
-        for first, _, path in stretches(found):
-            _draw_track(axes, first, path, column)
+        _draw_tracks(axes, found, column)
         axes.set(
             ylabel=f"{name} (degrees)", ylim=(-limit - 5, limit + 5), yticks=range(-limit, limit + 1, 45)
         )
@@ -175,37 +181,53 @@ def timeline(points: Float[np.ndarray, "drawn 4"], found: Localization, title: s
     return figure
 
 
-def _draw_track(axes: Axes, first: int, path: Sequence[Source], column: int) -> None:
-    times = (first + np.arange(len(path)) + 0.5) * OUTPUT * HOP
-    color = _track_color(path[0].track)
-    azimuth, elevation, radius = np.degrees([(s.azimuth, s.elevation, s.radius) for s in path]).T
+def _draw_tracks(axes: Axes, found: Localization, column: int) -> None:
+    """One line and one area for all stretches of a color: a long recording has thousands of stretches."""
+    drawn: dict[str, list[np.ndarray]] = defaultdict(list)
+    for first, _, path in stretches(found):
+        drawn[_track_color(path[0].track)].append(_stretch(first, path, column))
+    gap = np.full((1, 3), np.nan)
+    for color, parts in drawn.items():
+        axes.plot(*np.concatenate([gap, *(p for p in parts if len(p) == 1)])[:, :2].T, ".", color=color, ms=5)
+        lines = [piece for part in parts if len(part) > 1 for piece in (part, gap)]
+        times, angle, half = np.concatenate([gap, *lines]).T
+        for turn in (-360, 0, 360) if column == 1 else (0,):
+            axes.plot(times, angle + turn, color=color, lw=2)
+            if not np.isnan(found.coverage):
+                low, high = angle + turn - half, angle + turn + half
+                axes.fill_between(times, low, high, color=color, alpha=0.15, lw=0)
+
+
+def _stretch(first: int, path: Sequence[Source], column: int) -> Float[np.ndarray, "shown 3"]:
+    """Rows of time, angle and half the width of the region, as many as a picture shows."""
+    shown = _shown(len(path))
+    times = ((first + np.arange(len(path)) + 0.5) * OUTPUT * HOP)[shown]
+    azimuth, elevation, radius = np.degrees([(s.azimuth, s.elevation, s.radius) for s in path[shown]]).T
+    if column == 2:
+        return np.stack([times, elevation, radius], 1)
     # A circle on the sphere is wider in azimuth the higher it lies.
-    half = np.minimum(radius / np.maximum(np.cos(np.radians(elevation)), 0.1), 180) if column == 1 else radius
-    angle = azimuth if column == 1 else elevation
-    if len(path) == 1:
-        axes.plot(times, angle, ".", color=color, ms=5)
-        return
-    for turn in (-360, 0, 360) if column == 1 else (0,):
-        smooth = np.degrees(np.unwrap(np.radians(angle))) + turn if column == 1 else angle
-        reach = np.nan_to_num(half)
-        if (smooth + reach).max() < -185 or (smooth - reach).min() > 185:
-            continue  # this copy lies outside of the picture
-        axes.plot(times, smooth, color=color, lw=2)
-        if np.isfinite(half).all():
-            axes.fill_between(times, smooth - half, smooth + half, color=color, alpha=0.15, lw=0)
+    half = np.minimum(radius / np.maximum(np.cos(np.radians(elevation)), 0.1), 180)
+    return np.stack([times, np.unwrap(azimuth, period=360), half], 1)
 
 
 def _draw_counts(axes: Axes, counts: Float[np.ndarray, "outputs 4"]) -> None:
     """Probabilities as shades of cells, and the most probable number as a line."""
-    seconds = OUTPUT * HOP
-    edges = np.arange(len(counts) + 1) * seconds, np.arange(counts.shape[1] + 1) - 0.5
-    axes.pcolormesh(*edges, counts.T, cmap="Blues", vmin=0, vmax=1, rasterized=True)
+    times = np.arange(len(counts) + 1) * OUTPUT * HOP
+    # An image: cells of their own would take much memory in a long recording.
+    extent = (0, times[-1], -0.5, counts.shape[1] - 0.5)
+    axes.imshow(counts.T, cmap="Blues", vmin=0, vmax=1, aspect="auto", origin="lower", extent=extent)
     best = counts.argmax(1)
-    axes.step(edges[0], np.append(best, best[-1:]), where="post", color="black", lw=1)
+    shown = _shown(len(times))
+    axes.step(times[shown], np.append(best, best[-1:])[shown], where="post", color="black", lw=1)
     names = [*map(str, range(counts.shape[1] - 1)), f"{counts.shape[1] - 1}+"]
     axes.set(
         ylabel="number of sources\n(shade: probability)", yticks=range(counts.shape[1]), yticklabels=names
     )
+
+
+def _shown(count: int) -> slice:
+    """So many of `count` values as a picture can show: lines of a long recording are slow and large."""
+    return slice(None, None, max(1, math.ceil(count / SHOWN)))
 
 
 def _longest_stretches(found: Localization) -> dict[int, list[Source]]:

@@ -87,7 +87,7 @@ class Frames:
         return cls(*(np.concatenate([getattr(part, name) for part in parts]) for name in names))
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Source:
     """A source in an output frame of 100 ms.
 
@@ -146,11 +146,11 @@ def follow(
         causal: Whether a track is told from its past only.
     """
     kept = list(blocks)
-    found = [
+    found = (
         each
         for block in kept
         for each in candidates(block.directions, block.scores, stride=OUTPUT, near=settings.near)
-    ]
+    )
     counts = np.concatenate([_per_output(block.counts) for block in kept])
     told = _causal(found, settings) if causal else link(found, settings)
     frames = Frames.join(kept)
@@ -240,12 +240,10 @@ def write_predictions(
     write_json(out / f"{stem}.json", plain)
     points = np.concatenate(drawn)
     points = points[:: max(1, math.ceil(len(points) / DRAWN))]
-    for ending, figure in (
-        ("-map.png", heat_map(heat, stem, found)),
-        ("-timeline.png", timeline(points, found, stem)),
-    ):
-        with atomic(out / f"{stem}{ending}") as temporary:
-            figure.savefig(temporary)
+    with atomic(out / f"{stem}-map.png") as temporary:
+        heat_map(heat, stem, found).savefig(temporary)
+    with atomic(out / f"{stem}-timeline.png") as temporary:
+        timeline(points, found, stem).savefig(temporary)
     return [out / f"{stem}{ending}" for ending in ENDINGS]
 
 
@@ -255,7 +253,7 @@ def _per_output(counts: Float[np.ndarray, "frames 4"]) -> Float[np.ndarray, "out
     return np.add.reduceat(counts.astype(float), firsts) / sizes[:, None]
 
 
-def _causal(found: Sequence[Candidates], settings: Tracking) -> list[list[Told]]:
+def _causal(found: Iterable[Candidates], settings: Tracking) -> list[list[Told]]:
     tracker = Tracker(settings)
     return [tracker.step(each) for each in found]
 

@@ -9,7 +9,7 @@ and backward. `Tracker` is the causal part, for live use.
 """
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
 from typing import Literal
@@ -29,7 +29,7 @@ Vectors = Float[np.ndarray, "candidates 3"]
 PASSING, MOTION = Passing(), Motion()
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Candidates:
     """Places where score gathers in one output frame: unit vectors, the strongest first, and their scores."""
 
@@ -93,7 +93,7 @@ FORGET = 0.85
 """Live, the strength is an exponential average that keeps so much of itself in a frame."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Told:
     """A track in one output frame.
 
@@ -358,7 +358,7 @@ class Tracker:
         self._next += 1
 
 
-def link(found: Sequence[Candidates], settings: Tracking = OPERATING_POINTS["recall"]) -> list[list[Told]]:
+def link(found: Iterable[Candidates], settings: Tracking = OPERATING_POINTS["recall"]) -> list[list[Told]]:
     """Tracks of a whole recording, told with hindsight.
 
     Args:
@@ -373,7 +373,7 @@ def link(found: Sequence[Candidates], settings: Tracking = OPERATING_POINTS["rec
     for each in found:
         tracker.step(each)
     tracks = tracker.finish()
-    frames: list[list[Told]] = [[] for _ in found]
+    frames: list[list[Told]] = [[] for _ in range(tracker.frame + 1)]
     paths = [track.directions() for track in tracks]
     for number, track, path in zip(_numbers(tracks, paths, settings), tracks, paths, strict=True):
         for told in _told(number, track, path, settings):

@@ -140,7 +140,10 @@ def write_json(path: str | Path, value: Any) -> None:
         path: The file to make or to replace.
         value: Plain values; NaN and infinity are a `ValueError`, for JSON has none.
     """
-    write_text(path, json.dumps(value, indent=2, allow_nan=False) + "\n")
+    with atomic(path) as temporary, temporary.open("w", encoding="utf-8") as stream:
+        # Piece by piece: the text of an hour of sound is large.
+        json.dump(value, stream, indent=2, allow_nan=False)
+        stream.write("\n")
 
 
 def check_file(path: Path, limit: int | None = None) -> None:
