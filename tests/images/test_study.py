@@ -206,6 +206,15 @@ class TestCommand:
         with pytest.raises(UserError, match="was made with checksum"):
             self.call(files, out)
         record = out / "runs" / "few" / "smcl" / "seed0.json"
+        whole = json.loads(record.read_text())
+        assert whole["settings"]["method"] == "smcl"
+        for key, value in (
+            ("measures", {"top1": 1.0}), ("measures", {**whole["measures"], "oracle": []}),
+            ("winners", [[1, 2], [3]]), ("winners", [[[1]] * 5]), ("histogram", "many"), ("histogram", [[1.0], [2.0]]),
+        ):  # fmt: skip
+            record.write_text(json.dumps({**whole, key: value}))
+            with pytest.raises(UserError, match="smcl"):
+                self.call(write_set(tmp_path, size=8, train=40), out)
         for content in ("{}", "[]", "{", "", '{"settings": 3, "measures": 1, "winners": 1, "histogram": 1}'):
             record.write_text(content)
             with pytest.raises(UserError, match="smcl"):

@@ -26,6 +26,7 @@ from torchmcl.images.data import ImageSet, Split, Task, split
 from torchmcl.images.methods import BETA, METHODS, loss_of
 from torchmcl.images.networks import Scaling, build_networks
 from torchmcl.runs.files import read_json, write_json
+from torchmcl.runs.records import from_plain
 from torchmcl.training import Hardware, Optimization, TensorBatches, fit
 
 __all__ = ["MEASURES", "Settings", "check_seeds", "run", "settings_of", "summarize", "work"]
@@ -146,7 +147,23 @@ def _check(record: Any, wanted: dict[str, Any], path: Path) -> dict[str, Any]:
         if not isinstance(found, dict) or found.get(key) != value:
             was = found.get(key) if isinstance(found, dict) else None
             raise UserError(f"{path}: was made with {key} {was}, not {value}; choose another --out")
+    try:
+        outcome = from_plain(_Outcome, {key: record[key] for key in ("measures", "winners", "histogram")})
+    except UserError as error:
+        raise UserError(f"{path}: {error}") from None
+    widths = {*map(len, outcome.winners)}, {*map(len, outcome.histogram)}
+    if not outcome.measures.keys() >= MEASURES.keys() or widths != ({wanted["hypotheses"]}, {BINS}):
+        raise UserError(f"{path}: is not a record of this study; remove it or choose another --out")
     return record
+
+
+@dataclass(frozen=True)
+class _Outcome:
+    """What the record of a run holds beside its settings."""
+
+    measures: dict[str, float]
+    winners: list[list[float]]
+    histogram: tuple[list[float], list[float]]
 
 
 def _train(
