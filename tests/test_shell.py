@@ -105,8 +105,9 @@ def test_blocks_of_shell_run(path, place, small):
                 RUN[words[0]](words[1:])
 
 
-PARSED = ("classify", "demo", "evaluate-doa", "serve", "tables", "train-localizer", "trajectories")
-"""Commands that take minutes or need data: `test_documents.py` checks that their lines can be called."""
+PARSED = ("classify", "demo", "evaluate-doa", "export", "serve", "tables", "train-localizer", "trajectories")
+"""Commands that take minutes, need data or have tests of all that they do: `test_documents.py` checks that their lines
+can be called."""
 
 
 def run_torchmcl(words: list[str]) -> None:
@@ -134,10 +135,6 @@ def run_torchmcl(words: list[str]) -> None:
 
 
 def _torchmcl(*words: str) -> None:
-    if words[0] == "export":
-        # Shape types, which tests check, fix the lengths that a traced network is to leave open.
-        subprocess.run([sys.executable, "-m", "torchmcl", *words], check=True, timeout=300)
-        return
     ended = CliRunner().invoke(app, words)
     assert ended.exit_code == 0, (words, ended.output, ended.exception)
 

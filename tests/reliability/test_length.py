@@ -28,17 +28,27 @@ print(next(line.split()[1] for line in status.splitlines() if line.startswith("V
 """
 
 
-def test_an_hour_takes_at_most_700_megabytes(tmp_path):
-    path = tmp_path / "hour.wav"
+def localized(folder, minutes):
+    """The greatest memory of a process that localizes so many minutes, in bytes, and the rows of its hypotheses."""
+    path = folder / f"{minutes}.wav"
     noise = np.random.default_rng(0).normal(0, 1000, (60 * RATE, 4)).astype(np.int16)
     with soundfile.SoundFile(path, "w", RATE, 4, "PCM_16") as stream:
-        for _ in range(60):
+        for _ in range(minutes):
             stream.write(noise)
     ended = subprocess.run(
-        [sys.executable, "-c", PROGRAM, path, tmp_path / "out"], capture_output=True, text=True, check=True
+        [sys.executable, "-c", PROGRAM, path, folder / str(minutes)],
+        capture_output=True,
+        text=True,
+        check=True,
     )
-    assert int(ended.stdout.split()[-1]) * 1024 <= 700e6
-    with (tmp_path / "out" / "hour-hypotheses.csv").open() as lines:
-        rows = sum(1 for _ in lines) - 1
+    with (folder / str(minutes) / "hour-hypotheses.csv").open() as lines:
+        return int(ended.stdout.split()[-1]) * 1024, sum(1 for _ in lines) - 1
+
+
+def test_an_hour_takes_at_most_700_megabytes(tmp_path):
+    """Memory grows with the tracks alone, in proportion to time: a quarter of an hour tells what an hour takes."""
+    short, _ = localized(tmp_path, 3)
+    long, rows = localized(tmp_path, 15)
     # Two hypotheses of one or two windows in each frame.
-    assert 3600 * 50 * 2 <= rows <= 3600 * 50 * 4
+    assert 900 * 50 * 2 <= rows <= 900 * 50 * 4
+    assert long + max(long - short, 0) / 12 * 45 <= 700e6
