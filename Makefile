@@ -2,7 +2,7 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-JOBS ?= 2
+JOBS ?= 3
 STAMP := $(VENV)/.installed
 
 .PHONY: demo test lint types bench docs clean
@@ -10,9 +10,11 @@ STAMP := $(VENV)/.installed
 demo: $(STAMP)
 	OMP_NUM_THREADS=1 $(BIN)/torchmcl demo
 
-test: lint types
+# Types are checked beside the tests, which wait for other processes now and then.
+test: lint
 	sh tests/install_browser.sh
-	OMP_NUM_THREADS=1 $(BIN)/pytest -q -n $(JOBS) --dist loadscope
+	$(BIN)/mypy & types=$$!; OMP_NUM_THREADS=1 $(BIN)/pytest -q -n $(JOBS) --dist loadscope; tests=$$?; \
+	wait $$types && exit $$tests
 
 lint: $(STAMP)
 	$(BIN)/ruff check .

@@ -46,9 +46,9 @@ def localized(folder, minutes):
 
 
 def test_an_hour_takes_at_most_700_megabytes(tmp_path):
-    """Memory grows with the tracks alone, in proportion to time: a quarter of an hour tells what an hour takes."""
-    short, _ = localized(tmp_path, 3)
-    long, rows = localized(tmp_path, 15)
+    """Memory grows with the tracks alone, in proportion to time: a few minutes tell what an hour takes."""
+    short, _ = localized(tmp_path, 2)
+    long, rows = localized(tmp_path, 8)
     # Two hypotheses of one or two windows in each frame.
-    assert 900 * 50 * 2 <= rows <= 900 * 50 * 4
-    assert long + max(long - short, 0) / 12 * 45 <= 700e6
+    assert 480 * 50 * 2 <= rows <= 480 * 50 * 4
+    assert long + max(long - short, 0) / 6 * 52 <= 700e6
