@@ -2,7 +2,7 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-JOBS ?= 3
+JOBS ?= 2
 STAMP := $(VENV)/.installed
 
 .PHONY: demo test lint types bench docs clean
