@@ -127,7 +127,7 @@ def test_other_data_than_the_benchmark_is_refused(benchmark, tiny, tmp_path):
 
 
 def test_the_study_writes_results_and_tables(benchmark, tmp_path, own_counts):
-    settings = command.Study(benchmark, scene="hotel", seeds=1, out=tmp_path / "out", steps=2)
+    settings = command.Study(benchmark, scene="hotel", seeds=1, out=tmp_path / "out", steps=(2,))
     written = command.study(settings)
     assert {path.name for path in written} == {
         "table.md", "table.tex", "table.html", "results.json", "futures.png", "futures.pdf",
@@ -156,7 +156,7 @@ def test_the_study_writes_results_and_tables(benchmark, tmp_path, own_counts):
 
 
 def test_the_bundled_model_learns_from_all_scenes(benchmark, tmp_path):
-    [folder] = command.study(command.Study(benchmark, scene="none", seeds=1, out=tmp_path, steps=1))
+    [folder] = command.study(command.Study(benchmark, scene="none", seeds=1, out=tmp_path, steps=(1,)))
     settings = json.loads((folder / "settings.json").read_text())
     assert len(settings["train"]) == len(settings["held_out"]) == 8
 
@@ -180,10 +180,28 @@ def test_the_choice_is_relative_to_the_first_recipe():
         for pair in HELD_OUT
     }
     table = study.choose(scores)
-    assert set(table) == set(SCENES)
+    assert set(table) == {*SCENES, "mean"}
     for row in table.values():
         assert list(row.values()) == pytest.approx([1.0, 0.95, 0.9, 0.85, 0.8])
         assert min(row, key=row.__getitem__) == DEFAULT
+
+
+def test_one_recipe_is_compared_at_several_numbers_of_steps(benchmark, tmp_path, monkeypatch):
+    folders = set()
+
+    def trained(data, pair, recipe, steps, run, progress):
+        assert recipe == "noise"
+        folders.add(run.name)
+        return dict.fromkeys(pair, 1 / steps)
+
+    monkeypatch.setattr(command, "run_choice", trained)
+    monkeypatch.setattr(command, "execute", lambda jobs, on: [command.work(**job.arguments) for job in jobs])
+    command.study(command.Study(benchmark, out=tmp_path, recipe="noise", steps=(2, 5), choose=True))
+    assert folders == {f"{'-'.join(pair)}-noise-{steps}" for pair in HELD_OUT for steps in (2, 5)}
+    made = json.loads((tmp_path / "choice.json").read_text())
+    assert list(made["folds"]) == [*SCENES, "mean"]
+    assert all(row == {"2 steps": 1.0, "5 steps": pytest.approx(0.4)} for row in made["folds"].values())
+    assert "| fold | 2 steps | 5 steps | best |" in (tmp_path / "choice.md").read_text()
 
 
 def test_constant_velocity_is_what_its_name_says(benchmark):
@@ -215,7 +233,9 @@ def test_refusals(benchmark, tmp_path):
     for settings, message in (
         ({"scene": "paris"}, "scene is 'paris', must be one of eth"),
         ({"recipe": "soup"}, "recipe is 'soup', must be one of perceptron"),
-        ({"steps": 0}, "steps is 0"),
+        ({"steps": (0,)}, "steps is 0"),
+        ({"steps": (5, 0), "choose": True}, "steps is 0"),
+        ({"steps": (5, 7)}, "--steps has 2 values, which only --choose compares: give one"),
         ({"on": "moon"}, "--on is 'moon'"),
         ({"address": "here:1"}, "--address is of a Ray cluster"),
     ):

@@ -23,9 +23,16 @@ def trajectories(
     recipe: Annotated[
         str, typer.Option(help="`roughness`, or another one: `perceptron`, `neighbors`, `noise`, `slow`.")
     ] = "roughness",
-    steps: Annotated[int | None, typer.Option(help="Steps of the optimizer (those of the recipe).")] = None,
+    steps: Annotated[
+        list[int] | None,
+        typer.Option(help="Steps of the optimizer (those of the recipe); with --choose, several times."),
+    ] = None,
     choose: Annotated[
-        bool, typer.Option("--choose", help="Compare the recipes on held-out videos of other scenes.")
+        bool,
+        typer.Option(
+            "--choose",
+            help="Compare the recipes on held-out videos of other scenes, or one recipe at several --steps.",
+        ),
     ] = False,
     workers: Annotated[int | None, typer.Option(help="Runs at a time (one for each core).", min=1)] = None,
     on: Annotated[str, typer.Option(help="`local`, processes of this machine, or `ray`.")] = "local",
@@ -44,7 +51,7 @@ def trajectories(
     """
     from torchmcl.trajectories.command import Study, study
 
-    settings = Study(data, scene, seeds, out, recipe, steps, choose, workers, on, address)
+    settings = Study(data, scene, seeds, out, recipe, tuple(steps or ()), choose, workers, on, address)
     for written in study(settings):
         if written.suffix == ".md":
             print(written.read_text(encoding="utf-8"))

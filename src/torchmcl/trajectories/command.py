@@ -30,8 +30,8 @@ class Study:
         seeds: Networks of each scene.
         out: The folder of the study.
         recipe: Its name.
-        steps: Of the optimizer, where not those of the recipe.
-        choose: Whether to compare the recipes on held-out videos instead.
+        steps: Of the optimizer, where not those of the recipe; several to compare them.
+        choose: Whether to compare the recipes on held-out videos instead, or the recipe at several numbers of steps.
         workers: Runs at a time; one for each core by default.
         on: `local` or `ray`.
         address: Of a Ray cluster.
@@ -42,7 +42,7 @@ class Study:
     seeds: int = 3
     out: Path = Path("runs/trajectories")
     recipe: str = DEFAULT
-    steps: int | None = None
+    steps: tuple[int, ...] = ()
     choose: bool = False
     workers: int | None = None
     on: str = "local"
@@ -85,7 +85,8 @@ class Run:
     def folder(self) -> Path:
         """Where its result is."""
         if self.judge is not None:
-            return Path(self.out) / "choice" / f"{self.scene}-{self.judge}-{self.recipe}"
+            name = self.recipe if self.steps is None else f"{self.recipe}-{self.steps}"
+            return Path(self.out) / "choice" / f"{self.scene}-{self.judge}-{name}"
         return Path(self.out) / self.scene / f"seed{self.seed}"
 
     @property
@@ -126,9 +127,12 @@ def study(settings: Study) -> list[Path]:
     """
     scenes = SCENES if settings.scene in ("all", "none") else (settings.scene,)
     folds(settings.data, scenes)
-    recipe_named(settings.recipe, settings.steps)
+    for steps in settings.steps or (None,):
+        recipe_named(settings.recipe, steps)
     if settings.choose:
         return _choice(settings)
+    if len(settings.steps) > 1:
+        raise UserError(f"--steps has {len(settings.steps)} values, which only --choose compares: give one")
     left_out = ("none",) if settings.scene == "none" else scenes
     runs = [_run(settings, scene, seed=seed) for scene in left_out for seed in range(settings.seeds)]
     _finish(runs, settings)
@@ -136,8 +140,9 @@ def study(settings: Study) -> list[Path]:
 
 
 def _run(settings: Study, scene: str, **more: Any) -> Run:
-    fixed = {"data": str(settings.data), "out": str(settings.out), "steps": settings.steps, "scene": scene}
-    return Run(**{"recipe": settings.recipe, **fixed, **more})
+    steps = settings.steps[0] if settings.steps else None
+    fixed = {"data": str(settings.data), "out": str(settings.out), "scene": scene}
+    return Run(**{"recipe": settings.recipe, "steps": steps, **fixed, **more})
 
 
 def _finish(runs: Sequence[Run], settings: Study) -> None:
@@ -172,16 +177,26 @@ def _results(settings: Study, scenes: Sequence[str]) -> list[Path]:
     return [*written, settings.out / "results.json", *save_figure(gallery(shown), settings.out / "futures")]
 
 
+def _candidates(settings: Study) -> dict[str, dict[str, Any]]:
+    """What is compared, under the name of its column."""
+    if len(settings.steps) > 1:
+        return {f"{steps} steps": {"steps": steps} for steps in settings.steps}
+    return {name: {"recipe": name} for name in RECIPES}
+
+
 def _choice(settings: Study) -> list[Path]:
-    runs = [_run(settings, pair[0], judge=pair[1], recipe=name) for pair in HELD_OUT for name in RECIPES]
-    _finish(runs, settings)
-    scores: dict[tuple[str, str], dict[str, dict[str, float]]] = {}
-    for run in runs:
-        assert run.judge is not None
-        scores.setdefault((run.scene, run.judge), {})[run.recipe] = run.work()
+    runs = {
+        pair: {
+            name: _run(settings, pair[0], judge=pair[1], **candidate)
+            for name, candidate in _candidates(settings).items()
+        }
+        for pair in HELD_OUT
+    }
+    _finish([run for row in runs.values() for run in row.values()], settings)
+    scores = {pair: {name: run.work() for name, run in row.items()} for pair, row in runs.items()}
     relative = choose(scores)
     best = {fold: min(row, key=row.__getitem__) for fold, row in relative.items()}
     pairs = {"-".join(pair): rows for pair, rows in scores.items()}
     write_json(settings.out / "choice.json", {"folds": relative, "best": best, "scores": pairs})
-    written = write_tables(settings.out / "choice", "Recipes on held-out videos", [choice_table(relative)])
+    written = write_tables(settings.out / "choice", "Held-out videos", [choice_table(relative)])
     return [*written, settings.out / "choice.json"]

@@ -6,7 +6,6 @@ from typing import Any
 
 from torchmcl.runs.tables import Column, Row, Table
 from torchmcl.trajectories.folds import SCENES
-from torchmcl.trajectories.recipes import RECIPES
 
 __all__ = ["PUBLISHED", "Published", "choice_table", "tables"]
 
@@ -110,21 +109,21 @@ def tables(results: dict[str, Any], seeds: int) -> list[Table]:
 
 
 def choice_table(relative: dict[str, dict[str, float]]) -> Table:
-    """The recipes for each fold, by held-out videos of other scenes.
+    """The candidates for each fold, by held-out videos of other scenes.
 
     Args:
         relative: As `choose` makes it.
 
     Returns:
-        A row for each fold and a column for each recipe.
+        A row for each fold and one for their mean, a column for each candidate.
     """
     rows = [
-        Row(fold, [*(f"{row[name]:.3f}" for name in RECIPES), min(row, key=row.__getitem__)])
+        Row(fold, [*(f"{value:.3f}" for value in row.values()), min(row, key=row.__getitem__)])
         for fold, row in relative.items()
     ]
     return Table(
-        "minADE + minFDE / 2 on held-out videos, relative to the first recipe",
-        [Column(heading) for heading in (*RECIPES, "best")],
+        "minADE + minFDE / 2 on held-out videos, relative to the first column",
+        [Column(heading) for heading in (*relative["mean"], "best")],
         rows,
         "fold",
     )

@@ -24,7 +24,7 @@ from torchmcl.trajectories.folds import (
 )
 from torchmcl.trajectories.forecaster import Forecaster
 from torchmcl.trajectories.recipe import Recipe
-from torchmcl.trajectories.recipes import RECIPES, recipe_named
+from torchmcl.trajectories.recipes import recipe_named
 
 __all__ = ["Scores", "Training", "choose", "judges", "run_bundle", "run_choice", "run_scene", "summarize"]
 
@@ -266,22 +266,22 @@ def run_choice(
 
 
 def choose(scores: dict[tuple[str, str], dict[str, dict[str, float]]]) -> dict[str, dict[str, float]]:
-    """Compare the recipes for each fold.
+    """Compare recipes, or numbers of steps, for each fold.
 
     Args:
-        scores: For each pair of scenes and each recipe the score on both.
+        scores: For each pair of scenes and each candidate the score on both.
 
     Returns:
-        For each fold and recipe the mean over its judges of the score relative to the first recipe; lower is better.
+        For each fold and candidate the mean over its judges of the score relative to the first one; lower is better.
+        The fold `mean` is the mean of the others.
     """
     table: dict[str, dict[str, float]] = {}
     for fold in SCENES:
-        relative: dict[str, list[float]] = {name: [] for name in RECIPES}
+        relative = []
         for pair, rows in scores.items():
             if fold in pair:
                 judge = pair[1 - pair.index(fold)]
                 first = next(iter(rows.values()))[judge]
-                for name, row in rows.items():
-                    relative[name].append(row[judge] / first)
-        table[fold] = {name: statistics.fmean(values) for name, values in relative.items() if values}
-    return table
+                relative.append({name: row[judge] / first for name, row in rows.items()})
+        table[fold] = _mean(relative)
+    return {**table, "mean": _mean(list(table.values()))}
