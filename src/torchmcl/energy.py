@@ -1,5 +1,6 @@
 """The energy score: a proper score of scored points, which every hypothesis learns from with every target."""
 
+import math
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -165,36 +166,64 @@ class _PointEnergy(ScoreFunction):
 
     @staticmethod
     def forward(points: Tensor, probs: Tensor, targets: Tensor) -> tuple[Tensor, ...]:
-        pairs = points.shape[-2] * (points.shape[-2] + targets.shape[-2])
-        return in_blocks(_point_block, (points, probs, targets), probs.shape[:-1], pairs)
+        return batch_last(_point_energy, (points, probs, targets), probs.shape[:-1])
 
 
-def _point_block(points: Tensor, probs: Tensor, targets: Tensor) -> tuple[Tensor, ...]:
-    """The scores of a block `(hypotheses, dim, n)`, and their derivatives in points, probabilities and targets."""
-    p, k = probs, len(probs)
-    # Coordinates are taken one by one: that axis is short.
-    places = torch.cat([points, targets]).unbind(1)
-    apart = [place[:, None] - place[:k] for place in places]
-    # Where points coincide all differences are 0, whatever they are divided by: the least number keeps that finite.
-    square = torch.addcmul(p.new_tensor(torch.finfo(p.dtype).tiny), apart[0], apart[0])
-    for each in apart[1:]:
-        square.addcmul_(each, each)
+def _point_energy(points: Tensor, probs: Tensor, targets: Tensor) -> tuple[Tensor, ...]:
+    """The scores of points `(hypotheses, dim, n)`, and their derivatives in points, probabilities and targets."""
+    p = probs
+    reach, force = _among_points(points, p)
+    unit = targets[:, None] - points
+    square = unit.square().sum(2).add_(_least(p))
     rate = square.rsqrt()
-    length, unit = square[k:] * rate[k:], torch.stack([each[k:] * rate[k:] for each in apart], 2)
-    pull = rate[:k].mul_(p)
-    reach, force = (
-        square[:k].mul_(pull).sum(1),
-        torch.stack([each[:k].mul_(pull).sum(1) for each in apart], 1),
-    )
+    length, unit = square.mul_(rate), unit.mul_(rate[:, :, None])
     score = (p * length).sum(1) - (p * reach).sum(0) / 2
-    in_points = (unit + force).mul_(-p[:, None])
-    return score, in_points, length - reach, (unit * p[:, None]).sum(1)
+    return score, (unit + force).mul_(-p[:, None]), length - reach, (unit * p[:, None]).sum(1)
+
+
+def _among_points(points: Tensor, p: Tensor) -> tuple[Tensor, Tensor]:
+    """The expected distance `(hypotheses, n)` of each point to the others, and its gradient `(hypotheses, dim, n)`."""
+    k, dim, n = points.shape
+    places = points.movedim(1, 0).contiguous()
+    size = block_size(n, k * k)
+    # One buffer serves all blocks: differences, then squared distances, then inverse distances.
+    buffer, found = points.new_empty(dim + 2, k, k, size), points.new_empty(dim + 1, k, n)
+    for start in range(0, n, size):
+        part = slice(start, start + size)
+        place, weight = places[..., part], p[..., part]
+        *apart, square, rate = work = buffer[..., : weight.shape[-1]]
+        torch.sub(place[:, :, None], place[:, None], out=work[:dim])
+        torch.addcmul(_least(p), apart[0], apart[0], out=square)
+        for each in apart[1:]:
+            square.addcmul_(each, each)
+        torch.rsqrt(square, out=rate).mul_(weight)
+        torch.sum(work[:-1].mul_(rate), 2, out=found[..., part])
+    return found[-1], found[:-1].movedim(0, 1)
+
+
+def _least(values: Tensor) -> Tensor:
+    """Added to squared distances: where points coincide all differences are 0, whatever they are divided by."""
+    return values.new_tensor(torch.finfo(values.dtype).tiny)
 
 
 def in_blocks(
     score: Callable[..., tuple[Tensor, ...]], inputs: tuple[Tensor, ...], batch: torch.Size, pairs: int
 ) -> tuple[Tensor, ...]:
-    """The outputs of `score` for any batch axes, in blocks, in float32 at least.
+    """The outputs of `score` as by `batch_last`, in blocks of at most `BLOCK` pairs."""
+
+    def whole(*last: Tensor) -> tuple[Tensor, ...]:
+        parts = [score(*part) for part in blocks(last, pairs, axis=-1)]
+        return (
+            parts[0] if len(parts) == 1 else tuple(torch.cat(each, -1) for each in zip(*parts, strict=True))
+        )
+
+    return batch_last(whole, inputs, batch)
+
+
+def batch_last(
+    score: Callable[..., tuple[Tensor, ...]], inputs: tuple[Tensor, ...], batch: torch.Size
+) -> tuple[Tensor, ...]:
+    """The outputs of `score` for any batch axes, in float32 at least.
 
     `score` is a function of tensors `(..., n)`: the batch comes last, its axis is long, the others are short.
     """
@@ -203,9 +232,7 @@ def in_blocks(
     last = (
         each.reshape(n, *each.shape[len(batch) :]).to(enough).movedim(0, -1).contiguous() for each in inputs
     )
-    parts = [score(*part) for part in blocks(tuple(last), pairs, axis=-1)]
-    joined = parts[0] if len(parts) == 1 else (torch.cat(each, -1) for each in zip(*parts, strict=True))
-    return tuple(each.movedim(-1, 0).reshape(*batch, *each.shape[:-1]).to(dtype) for each in joined)
+    return tuple(each.movedim(-1, 0).reshape(*batch, *each.shape[:-1]).to(dtype) for each in score(*last))
 
 
 def batch_first(info: Any, in_dims: tuple[int | None, ...], inputs: tuple[Tensor, ...]) -> list[Tensor]:
@@ -220,5 +247,12 @@ def blocks(
     tensors: tuple[Tensor, ...], pairs: int, limit: int | None = None, axis: int = 0
 ) -> Iterator[tuple[Tensor, ...]]:
     """The tensors cut along `axis`, so that items of `pairs` numbers stay within `limit`, or `BLOCK`."""
-    size = max(1, (limit or BLOCK) // pairs)
+    size = block_size(tensors[0].shape[axis], pairs, limit)
     return zip(*(tensor.split(size, axis) for tensor in tensors), strict=True)
+
+
+def block_size(items: int, pairs: int, limit: int | None = None) -> int:
+    """How many items of `pairs` numbers go into a block within `limit`, or `BLOCK`, if all blocks are equally long."""
+    most = max(1, (limit or BLOCK) // pairs)
+    pieces = max(1, math.ceil(items / most))
+    return max(1, math.ceil(items / pieces))

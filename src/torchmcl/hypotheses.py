@@ -199,15 +199,19 @@ class Hypotheses:
     @property
     def log_probs(self) -> Float[Tensor, "*batch hypotheses"]:
         """The logarithm of `probs`, without underflow."""
-        if self.logits is None:
-            return self.points.new_zeros(self.points.shape[:-1]).log_softmax(-1)
-        logits = logsigmoid(self.logits) if self.link == "sigmoid" else self.logits
-        return logits.log_softmax(-1)
+        return self._log_scores.log_softmax(-1)
 
     @property
     def probs(self) -> Float[Tensor, "*batch hypotheses"]:
         """The scores normalized over hypotheses (Algorithm 1, line 3); uniform when unscored."""
-        return self.log_probs.exp()
+        return self._log_scores.softmax(-1)
+
+    @property
+    def _log_scores(self) -> Float[Tensor, "*batch hypotheses"]:
+        """The logarithms of the scores, up to a constant of each item."""
+        if self.logits is None:
+            return self.points.new_zeros(self.points.shape[:-1])
+        return logsigmoid(self.logits) if self.link == "sigmoid" else self.logits
 
     @property
     def mean(self) -> Float[Tensor, "*batch dim"]:
