@@ -1,7 +1,5 @@
 """Metrics over batches against the same numbers by hand, on one process and on two."""
 
-import subprocess
-import sys
 from functools import partial
 from pathlib import Path
 
@@ -9,6 +7,8 @@ import pytest
 import torch
 from torch import Tensor
 
+import distributed
+from forks import run_ranks
 from torchmcl.crps import mixture_crps
 from torchmcl.distances import great_circle
 from torchmcl.energy import energy_score
@@ -176,11 +176,7 @@ def test_wrong_hypotheses_are_named() -> None:
 
 
 def test_two_processes_give_the_value_of_one(tmp_path: Path) -> None:
-    script = Path(__file__).with_name("distributed.py")
-    run = partial(subprocess.Popen, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    for process in [run([sys.executable, script, str(rank), tmp_path]) for rank in range(2)]:
-        output, errors = process.communicate(timeout=300)
-        assert output.startswith("equal: EarthMoversDistance"), errors
+    run_ranks(distributed.main, tmp_path)
 
 
 @pytest.mark.usefixtures("unchecked")

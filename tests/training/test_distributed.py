@@ -1,13 +1,11 @@
 """Two processes train as one does with twice the batch."""
 
-import os
-import subprocess
-import sys
 from types import SimpleNamespace
 
 import torch
 from lightning.pytorch import LightningModule
 
+from forks import run_ranks
 from torchmcl.hypotheses import Hypotheses
 from torchmcl.training.distributed import build_strategy, gather_batch, gather_hypotheses
 from training import two_processes
@@ -15,11 +13,8 @@ from training import two_processes
 
 def test_two_processes_are_one_with_twice_the_batch(tmp_path):
     """With different numbers of targets on the processes, drawn negatives and averaged weights."""
-    two_processes.main(1, tmp_path / "one.pt")
-    words = [sys.executable, two_processes.__file__, "2", tmp_path / "two.pt"]
-    alone = {**os.environ, "OMP_NUM_THREADS": "1"}
-    ended = subprocess.run(words, capture_output=True, text=True, check=False, timeout=300, env=alone)
-    assert ended.returncode == 0, ended.stderr
+    two_processes.main(0, 1, tmp_path / "one.pt")
+    run_ranks(two_processes.main, 2, tmp_path / "two.pt")
     one, two = (torch.load(tmp_path / name, weights_only=True) for name in ("one.pt", "two.pt"))
     for name, weight in one["weights"].items():
         torch.testing.assert_close(two["weights"][name], weight, rtol=1e-4, atol=1e-5)

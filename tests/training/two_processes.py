@@ -1,11 +1,9 @@
-"""Train on as many processes as said, each with its share of every batch: `two_processes.py PROCESSES FILE`."""
+"""Train on as many processes as said, each with its share of every batch."""
 
-import sys
 from functools import partial
 from pathlib import Path
 
 import torch
-from lightning.pytorch.utilities import rank_zero_only
 from torch import nn
 
 from torchmcl.heads import HypothesisHead
@@ -16,12 +14,10 @@ from torchmcl.training import Hardware, Optimization, TensorBatches, fit
 SIZE, COUNT = 24, 96
 
 
-def main(processes: int, path: Path) -> None:
-    torch.set_num_threads(1)
+def main(rank: int, processes: int, path: Path) -> None:
     random = torch.Generator().manual_seed(0)
     x, y = torch.rand(COUNT, 1, generator=random), torch.rand(COUNT, 3, 2, generator=random)
     active = torch.rand(COUNT, 3, generator=random) < torch.linspace(0, 1, COUNT)[:, None]
-    rank = getattr(rank_zero_only, "rank", 0)
     own = TensorBatches(*(each[rank::processes] for each in (x, y, active)), batch_size=SIZE // processes)
 
     def network() -> nn.Module:
@@ -33,7 +29,3 @@ def main(processes: int, path: Path) -> None:
     )  # fmt: skip
     if rank == 0:
         torch.save({"weights": fitted.network.state_dict(), "history": fitted.history}, path)
-
-
-if __name__ == "__main__":
-    main(int(sys.argv[1]), Path(sys.argv[2]))
