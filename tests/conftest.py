@@ -4,11 +4,11 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-import jaxtyping
 import pytest
 import torch
 from hypothesis import settings
 
+from shape_types import no_shape_types
 from startup import sitecustomize
 
 STARTUP = [str(Path(sitecustomize.__file__).parent)]
@@ -26,7 +26,5 @@ def _seeded() -> None:
 @pytest.fixture
 def unchecked() -> Iterator[None]:
     """Without the shape types that only tests check: the errors that a user sees."""
-    before = jaxtyping.config.jaxtyping_disable
-    jaxtyping.config.update("jaxtyping_disable", True)
-    yield
-    jaxtyping.config.update("jaxtyping_disable", before)
+    with no_shape_types():
+        yield
