@@ -3,9 +3,6 @@
 import copy
 import dataclasses
 import pickle
-import subprocess
-import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -238,17 +235,6 @@ def test_representation_shows_shapes_and_no_numbers():
     assert (
         repr(Hypotheses(torch.zeros(2, 1))) == "Hypotheses(points=(2, 1), dtype=torch.float32, device='cpu')"
     )
-
-
-def test_exported_and_compiled(tmp_path):
-    done = subprocess.run(
-        [sys.executable, "-W", "error", Path(__file__).with_name("exported.py"), tmp_path],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    assert len(done.stdout.splitlines()) == 4
 
 
 @pytest.mark.usefixtures("unchecked")
