@@ -19,7 +19,7 @@ from test_documents import PAGES, ROOT, blocks
 from torchmcl.cli import app
 from torchmcl.experiments import studies, study
 from torchmcl.experiments.train import resume
-from torchmcl.toy import experiment, outcomes, outliers, presets
+from torchmcl.toy import evaluate, experiment, outcomes, outliers, presets
 from torchmcl.trajectories.forecaster import BUNDLED
 
 SCENES = ("--recordings", "5", "--duration", "2", "--sample-rate", "16000")
@@ -78,6 +78,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setitem(presets.PRESETS, name, replace(settings, **tiny))
     monkeypatch.setattr(experiment, "toy", partial(experiment.toy, size=10))
     monkeypatch.setattr(outliers, "toy_outliers", partial(outliers.toy_outliers, size=10))
+    monkeypatch.setattr(evaluate, "dual_emd", lambda cost, *_: cost.mean())
     monkeypatch.setattr(outcomes, "evaluate", partial(outcomes.evaluate, samples=50))
     monkeypatch.syspath_prepend(ROOT)
     for name in ("training", "transport"):

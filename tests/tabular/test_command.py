@@ -10,6 +10,7 @@ import pandas as pd
 import pytest
 from playwright.sync_api import sync_playwright
 
+from forks import execute
 from torchmcl.errors import UserError
 from torchmcl.runs.jobs import Local
 from torchmcl.tabular.command import FitSettings, fit_table, predict_table
@@ -164,7 +165,8 @@ def test_the_page_fits_and_nothing_goes_wrong(run, width):
     assert wrong == []
 
 
-def test_a_study_is_resumed_and_summarized(tmp_path):
+def test_a_study_is_resumed_and_summarized(tmp_path, monkeypatch):
+    monkeypatch.setattr("torchmcl.tabular.study.execute", execute)
     random = np.random.default_rng(0)
     folder = tmp_path / "sets" / "tiny" / "data"
     folder.mkdir(parents=True)

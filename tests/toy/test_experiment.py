@@ -12,10 +12,11 @@ from rich.console import Console
 from safetensors.torch import load_file
 from typer.testing import CliRunner
 
+from forks import execute
 from torchmcl.cli import app
 from torchmcl.errors import UserError
 from torchmcl.runs import RunFolder
-from torchmcl.toy import outcomes
+from torchmcl.toy import experiment, outcomes
 from torchmcl.toy.evaluate import Evaluation
 from torchmcl.toy.experiment import results, toy
 from torchmcl.toy.models import METHODS
@@ -130,9 +131,10 @@ def test_wrong_arguments_are_named_before_anything_is_written(arguments, message
     assert not (tmp_path / "out").exists()
 
 
-def test_two_processes_give_the_models_of_one(tiny, tiny_run, tmp_path):
-    silent = {"seed": 0, "seeds": 1, "animate": False, "console": Console(quiet=True), "size": 10}
-    toy(tiny, out=tmp_path / "two", workers=2, **silent)
+def test_two_processes_give_the_models_of_one(tiny, tiny_run, tmp_path, trained, monkeypatch, silent):
+    monkeypatch.setattr(experiment, "execute", execute)
+    toy(tiny, seed=0, seeds=1, out=tmp_path / "two", animate=False, console=silent, workers=2)
+    assert trained == [], "all is trained in other processes"
     for method in METHODS:
         folder = tmp_path / "two" / "models" / tiny.name / "seed0" / method
         weights = load_file(folder / "model.safetensors")
