@@ -13,6 +13,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 import commandline
 import foreign
 import surface
+import worlds
 
 
 class Tally:
@@ -75,9 +76,9 @@ def _lines(draw: random.Random, cases: int, place: Path) -> Tally:
 
 
 def _files(draw: random.Random, cases: int, place: Path) -> Tally:
-    tally, worlds = Tally(), place / "worlds"
-    readers = foreign.make_worlds(worlds) if cases else ()
+    tally, valid = Tally(), place / "worlds"
+    readers = worlds.make_worlds(valid) if cases else ()
     for number in range(cases):
-        case = foreign.draw_case(draw, readers, worlds)
-        tally.add(*foreign.complaint(case, worlds, place / f"file{number}"))
+        case = foreign.draw_case(draw, readers, valid)
+        tally.add(*foreign.complaint(case, valid, place / f"file{number}"))
     return tally

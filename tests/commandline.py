@@ -14,7 +14,7 @@ import traceback
 import types
 import typing
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -139,7 +139,12 @@ def prepare(folder: Path) -> None:
 
 
 def run(
-    words: tuple[str, ...], folder: Path, seconds: float = 60.0, work: float = WORK, idle: float = IDLE
+    words: tuple[str, ...],
+    folder: Path,
+    seconds: float = 60.0,
+    work: float = WORK,
+    idle: float = IDLE,
+    until: Callable[[], bool] = lambda: False,
 ) -> Ending:
     """Run a command line in a child of this process, interrupt it when it has begun to work, kill it in the end.
 
@@ -149,6 +154,7 @@ def run(
         seconds: After which it is killed.
         work: Seconds of computing after which it is interrupted.
         idle: Seconds beyond them after which it is interrupted though it has computed less.
+        until: It is killed as soon as this is true.
 
     Returns:
         How it ended.
@@ -167,7 +173,7 @@ def run(
         if not sent and (_computed(child) > work or passed > work + idle):
             os.kill(child, signal.SIGINT)
             sent = True
-        if passed > seconds and not killed:
+        if not killed and (passed > seconds or until()):
             os.kill(child, signal.SIGKILL)
             killed = True
         time.sleep(0.005)

@@ -3,6 +3,7 @@
 A small valid run of each kind is made once. A case is a copy with one file damaged, and the command that reads it.
 """
 
+import io
 import json
 import os
 import random
@@ -13,11 +14,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import soundfile
+import torch
 
 import commandline
-import torchmcl
+from worlds import Reader
 
 VALUES: dict[str, str] = {
     "null": "null", "true": "true", "text": '"text"', "no text": '""', "-1": "-1", "0": "0", "0.5": "0.5",
@@ -53,178 +53,6 @@ BOMBS: dict[str, bytes] = {
 
 PLACES = ("missing", "folder", "dangling link", "link to itself", "link outside", "pipe", "cut", "twice")
 """What else may be in the place of a file."""
-
-
-@dataclass(frozen=True)
-class Reader:
-    """A command, and files that it reads.
-
-    Args:
-        world: The folder of valid files.
-        words: The command line, run in a copy of that folder.
-        files: Those that are damaged, as patterns.
-    """
-
-    world: str
-    words: tuple[str, ...]
-    files: tuple[str, ...]
-
-    def paths(self, worlds: Path) -> list[Path]:
-        """The files, relative to the folder."""
-        folder = worlds / self.world
-        found = [path for pattern in self.files for path in sorted(folder.glob(pattern)) if path.is_file()]
-        assert found, f"{self}: has no files"
-        return [path.relative_to(folder) for path in found]
-
-
-FIT = (
-    "fit",
-    "table.csv",
-    "--target",
-    "y",
-    "--members",
-    "1",
-    "--hypotheses",
-    "2",
-    "--epochs",
-    "1",
-    "--out",
-    "run",
-)
-TRAIN = (
-    "train",
-    "scale=smoke",
-    "data.folder=scenes",
-    "trainer.threads=1",
-    "trainer.accelerator=cpu",
-    "run=run",
-)
-SIMULATE = (
-    "simulate",
-    "scenes",
-    "--recordings",
-    "5",
-    "--duration",
-    "2",
-    "--sample-rate",
-    "16000",
-    "--workers",
-    "1",
-)
-CLASSIFY = ("classify", "--task", "few", "--seeds", "1", "--images", "50", "--out", "out")
-TRAJECTORIES = ("trajectories", "tracks", "--scene", "none", "--seeds", "1", "--steps", "2", "--out", "out")
-TOY = ("toy", "--no-ensembles", "--out", "out")
-WEIGHTS = "run/model.safetensors"
-LIGHT: tuple[Reader, ...] = (
-    Reader(
-        "fit", ("predict", "run", "table.csv", "--out", "out.csv"), ("run/config.json", WEIGHTS, "table.csv")
-    ),
-    Reader("fit", FIT, ("run/*.json", WEIGHTS, "table.csv")),
-    Reader("localizer", ("localize", "sound.wav", "--model", "run", "--out", "out"), ("run/*", "sound.wav")),
-    Reader(
-        "forecaster", ("forecast", "tracks.txt", "--model", "run", "--out", "out"), ("run/*", "tracks.txt")
-    ),
-    Reader("forecaster", ("forecast", "tracks.ndjson", "--out", "out"), ("tracks.ndjson",)),
-    Reader(
-        "forecaster",
-        ("forecast", "tracks.csv", "--homography", "h.txt", "--out", "out"),
-        ("tracks.csv", "h.txt"),
-    ),
-    Reader("directions", ("evaluate-doa", "said.csv", "true.csv"), ("*.csv",)),
-)
-"""Which are ready at once, but for a small fit."""
-HEAVY: tuple[Reader, ...] = (
-    Reader("train", ("evaluate", "run"), ("run/*.json", WEIGHTS, "scenes/*.json", "scenes/*/test_*.csv")),
-    Reader("old", ("evaluate", "run"), ("run/config.yaml", "run/config.json")),
-    Reader("train", TRAIN, ("run/*.json", WEIGHTS, "scenes/*.json", "scenes/*/train_0*.csv")),
-    Reader(
-        "train", ("localize", "sound.wav", "--model", "run", "--out", "out"), ("run/config.json", WEIGHTS)
-    ),
-    Reader("begun", TRAIN, ("run/last.ckpt", "run/settings.json")),
-    Reader("train", SIMULATE, ("scenes/*.json", "scenes/*/train_0*.csv")),
-    Reader(
-        "train", ("inspect", "scenes", "--out", "out"), ("scenes/*/train_0*.csv", "scenes/*/train_0*.wav")
-    ),
-    Reader("classify", CLASSIFY, ("out/**/*.json", "out/**/*.safetensors")),
-    Reader("trajectories", TRAJECTORIES, ("out/**/*.json", "out/**/*.safetensors", "tracks/eth/*/*.txt")),
-    Reader("toy", TOY, ("out/**/*.json", "out/**/*.safetensors")),
-)
-"""Which need a training of each kind first."""
-
-
-def make_worlds(worlds: Path, heavy: bool = True) -> tuple[Reader, ...]:
-    """Make the valid files that readers need.
-
-    Args:
-        worlds: An empty folder.
-        heavy: Whether those that need trainings as well.
-
-    Returns:
-        The readers.
-    """
-    models = Path(torchmcl.__file__).parent / "models"
-    for name, model in (("localizer", "directions"), ("forecaster", "futures")):
-        shutil.copytree(models / model, worlds / name / "run", ignore=shutil.ignore_patterns("*.md"))
-    sound = np.random.default_rng(0).normal(0, 0.1, (8000, 4))
-    soundfile.write(worlds / "localizer" / "sound.wav", sound, 16000)
-    _write_tracks(worlds / "forecaster")
-    (worlds / "directions").mkdir()
-    rows = ["frame,class,source,azimuth,elevation", *(f"{frame},0,0,{frame},10" for frame in range(9))]
-    for name in ("said.csv", "true.csv"):
-        (worlds / "directions" / name).write_text("\n".join(rows) + "\n")
-    (worlds / "fit").mkdir()
-    draw = random.Random(0)
-    table = [f"{draw.gauss(0, 1):.3f},{draw.choice('abc')},{draw.gauss(0, 1):.3f}" for _ in range(100)]
-    (worlds / "fit" / "table.csv").write_text("\n".join(["x,kind,y", *table]) + "\n")
-    _done(FIT, worlds / "fit")
-    if not heavy:
-        return LIGHT
-    _make_heavy(worlds)
-    return LIGHT + HEAVY
-
-
-def _make_heavy(worlds: Path) -> None:
-    (worlds / "train").mkdir()
-    shutil.copy(worlds / "localizer" / "sound.wav", worlds / "train")
-    _done(SIMULATE, worlds / "train")
-    shutil.copytree(worlds / "train", worlds / "begun")
-    _done(TRAIN, worlds / "train")
-    (worlds / "begun" / "run").mkdir()
-    shutil.copy(worlds / "train" / "run" / "settings.json", worlds / "begun" / "run")
-    (worlds / "begun" / "run" / "last.ckpt").write_bytes(b"PK\x03\x04" + bytes(100))
-    shutil.copytree(worlds / "train", worlds / "old")
-    settings = worlds / "old" / "run" / "settings.json"
-    settings.rename(settings.with_name("config.yaml"))  # JSON is YAML
-    for name in ("eth", "hotel", "univ", "zara1", "zara2"):
-        for part in ("train", "val", "test"):
-            folder = worlds / "trajectories" / "tracks" / name / part
-            folder.mkdir(parents=True)
-            (folder / f"{name}_{part}.txt").write_text(_tracks("\t"))
-    _done(TRAJECTORIES, worlds / "trajectories")
-    for name, words in (("classify", CLASSIFY), ("toy", TOY)):
-        (worlds / name).mkdir()
-        _done(words, worlds / name)
-
-
-def _done(words: tuple[str, ...], folder: Path) -> None:
-    ending = commandline.run(words, folder, seconds=600.0, work=300.0)
-    assert ending.code == 0, f"{words[0]}: {ending.printed}"
-
-
-def _tracks(between: str) -> str:
-    rows = [(10 * step, agent, 0.4 * step, float(agent)) for step in range(24) for agent in range(3)]
-    return "".join(between.join(map(str, row)) + "\n" for row in rows)
-
-
-def _write_tracks(folder: Path) -> None:
-    (folder / "tracks.txt").write_text(_tracks(" "))
-    (folder / "tracks.csv").write_text("frame,id,x,y\n" + _tracks(","))
-    (folder / "h.txt").write_text("1 0 0\n0 1 0\n0 0 1\n")
-    lines = [{"scene": {"id": 0, "p": 1, "s": 0, "e": 200, "fps": 2.5}}]
-    for row in _tracks(" ").splitlines():
-        frame, agent, x, y = row.split()
-        lines.append({"track": {"f": int(frame), "p": int(agent), "x": float(x), "y": float(y)}})
-    (folder / "tracks.ndjson").write_text("".join(json.dumps(line) + "\n" for line in lines))
 
 
 @dataclass(frozen=True)
@@ -267,8 +95,10 @@ def draw_case(draw: random.Random, readers: tuple[Reader, ...], worlds: Path) ->
     if suffix == ".safetensors":
         damage, content = _damaged_weights(draw, source.read_bytes())
         return Case(reader, path, damage, lambda target: _write(target, content))
-    content = mutate(source.read_bytes(), draw)
-    return Case(reader, path, "bytes", lambda target: _write(target, content))
+    damage, content = "bytes", mutate(source.read_bytes(), draw)
+    if suffix == ".ckpt" and draw.random() < 0.7:
+        damage, content = _damaged_checkpoint(draw, source)
+    return Case(reader, path, damage, lambda target: _write(target, content))
 
 
 def complaint(case: Case, worlds: Path, folder: Path) -> tuple[commandline.Ending, str | None]:
@@ -276,9 +106,9 @@ def complaint(case: Case, worlds: Path, folder: Path) -> tuple[commandline.Endin
     work = folder / "a" / "b"
     shutil.copytree(worlds / case.reader.world, work)
     case.apply(work / case.path)
-    ending = commandline.run(case.reader.words, work, idle=20.0)
-    wrong = ending.complaint
-    if wrong is None and ending.code == 130 and ending.computed < commandline.WORK / 2:
+    ending = commandline.run(case.reader.words, work, idle=2.0 if case.reader.waits else 20.0)
+    wrong, waited = ending.complaint, ending.code == 130 and not case.reader.waits
+    if wrong is None and waited and ending.computed < commandline.WORK / 2:
         wrong = "waits for something that does not come"
     if wrong is None and [path.name for path in folder.rglob("*") if work not in path.parents] != ["a", "b"]:
         wrong = (
@@ -339,7 +169,7 @@ def damaged_json(draw: random.Random, text: str) -> tuple[str, str]:
 
 
 def _damaged_table(draw: random.Random, text: str) -> tuple[str, str]:
-    between = next(mark for mark in (",", "\t", " ") if mark in text)
+    between = next((mark for mark in (",", "\t", " ") if mark in text), " ")
     rows = [line.split(between) for line in text.splitlines()]
     row = draw.choice([0, 1, len(rows) // 2, len(rows) - 1])
     column = draw.randrange(len(rows[row]))
@@ -375,6 +205,31 @@ def _damaged_weights(draw: random.Random, content: bytes) -> tuple[str, bytes]:
         return "cut", content[: draw.randrange(len(content))]
     damage, text = damaged_json(draw, header)
     return damage, struct.pack("<Q", len(text.encode())) + text.encode() + bytes(data)
+
+
+TENSORS: dict[str, Any] = {
+    "no tensor": None, "number": -1, "text": "text", "NaN": torch.full((3,), float("nan")), "empty": torch.zeros(0),
+    "complex": torch.zeros(2, dtype=torch.complex64), "10^12": 10**12, "list": [], "mapping": {},
+    "shape": torch.zeros(7, 7),
+}  # fmt: skip
+"""In place of a value of a checkpoint."""
+
+
+def _damaged_checkpoint(draw: random.Random, source: Path) -> tuple[str, bytes]:
+    """A valid checkpoint with one value replaced or removed."""
+    plain = torch.load(source, weights_only=True)
+    place = draw.choice(list(keys(plain)))
+    parent = plain
+    for key in place[:-1]:
+        parent = parent[key]
+    what = draw.choice([*TENSORS, "missing"])
+    if what == "missing":
+        del parent[place[-1]]
+    else:
+        parent[place[-1]] = TENSORS[what]
+    content = io.BytesIO()
+    torch.save(plain, content)
+    return f"{'.'.join(map(str, place))} is {what}", content.getvalue()
 
 
 def _write(target: Path, content: bytes) -> None:

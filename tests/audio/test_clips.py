@@ -1,5 +1,6 @@
 """Sounds for scenes: synthesised ones, files, trimming, dealing to splits."""
 
+import os
 from collections import Counter
 
 import numpy as np
@@ -154,6 +155,14 @@ def test_broken_folders_are_named(tmp_path):
     load_whole.cache_clear()
     with pytest.raises(UserError, match=r"dog/a\.wav: has samples that are not finite numbers"):
         load(clip, RATE)
+    for rate in (1, 2**31 - 1):
+        soundfile.write(broken, np.ones(100), rate)
+        with pytest.raises(UserError, match=r"dog/a\.wav: the sample rate is"):
+            folder_clips(tmp_path)
+    broken.unlink()
+    os.mkfifo(broken)
+    with pytest.raises(UserError, match=r"dog/a\.wav: is no file"):
+        folder_clips(tmp_path)
     broken.parent.rename(tmp_path / "dog, big")
     with pytest.raises(UserError, match="dog, big: the name of a class must have no comma"):
         folder_clips(tmp_path)

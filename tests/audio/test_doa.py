@@ -85,3 +85,12 @@ def test_folders_are_summed_and_wrong_input_is_named(tmp_path):
         evaluate_doa(tmp_path / "nothing", tmp_path / "t")
     with pytest.raises(UserError, match="line 1 is not of a DCASE file: hello"):
         evaluate_doa(file(tmp_path / "x.csv", [("hello", 1)]), tmp_path / "t" / "a.csv")
+
+
+@pytest.mark.parametrize(
+    "text", ["a" * 200_000, "sound_event_recording\na,0,1e12,0,0,1\n", "1e300,0,0,0,0\n"]
+)
+def test_what_would_never_end_is_refused(text, tmp_path):
+    (tmp_path / "x.csv").write_text(text)
+    with pytest.raises(UserError, match=r"x.csv: (line 1|line 2|cannot be read)"):
+        evaluate_doa(tmp_path / "x.csv", tmp_path / "x.csv")

@@ -2,6 +2,9 @@
 
 import json
 import math
+import os
+import time
+from dataclasses import asdict
 
 import numpy as np
 import pytest
@@ -22,7 +25,7 @@ from torchmcl.audio.localizer import Localizer
 from torchmcl.audio.mixing import MixedBatches, Mixing
 from torchmcl.audio.responses import SimulatedRooms, read_folder, read_responses, read_sofa
 from torchmcl.audio.reverberation import OpenAir, random_room
-from torchmcl.audio.training import LocalizerTraining, train_localizer
+from torchmcl.audio.training import LocalizerTraining, train_localizer, train_with_bars
 from torchmcl.audio.voices import make_voices
 from torchmcl.errors import UserError
 
@@ -191,19 +194,28 @@ def test_a_folder_of_responses(convention, tmp_path):
         assert place.distance == pytest.approx(1.5)
 
 
-def test_a_sofa_file(tmp_path):
+PLACES = np.array([[90.0, 0.0, 2.0], [0.0, 30.0, 1.0]])
+
+
+def sofa_file(path, **changes):
+    """A room with two sources."""
     sofar = pytest.importorskip("sofar")
     sofa = sofar.Sofa("GeneralFIR", mandatory=True)
-    places = np.array([[90.0, 0.0, 2.0], [0.0, 30.0, 1.0]])
     impulses = np.zeros((2, 4, 64))
-    impulses[:, :, 5] = steering(np.radians(places[:, :2]), "acn-sn3d")
+    impulses[:, :, 5] = steering(np.radians(PLACES[:, :2]), "acn-sn3d")
     sofa.Data_IR, sofa.Data_SamplingRate, sofa.Data_Delay = impulses, 48000.0, np.zeros((1, 4))
-    sofa.SourcePosition, sofa.SourcePosition_Type = places, "spherical"
+    sofa.SourcePosition, sofa.SourcePosition_Type = PLACES, "spherical"
     sofa.SourcePosition_Units = "degree, degree, metre"
     sofa.ListenerPosition, sofa.ReceiverPosition = np.zeros((1, 3)), np.zeros((4, 3))
-    sofar.write_sofa(str(tmp_path / "room.sofa"), sofa)
-    room = read_sofa(tmp_path / "room.sofa")
-    np.testing.assert_allclose(np.degrees(room.directions), places[:, :2], atol=1e-6)
+    for name, value in changes.items():
+        setattr(sofa, name, value)
+    sofar.write_sofa(str(path), sofa)
+    return path
+
+
+def test_a_sofa_file(tmp_path):
+    room = read_sofa(sofa_file(tmp_path / "room.sofa"))
+    np.testing.assert_allclose(np.degrees(room.directions), PLACES[:, :2], atol=1e-6)
     np.testing.assert_allclose(room.distances, [2.0, 1.0])
     np.testing.assert_allclose(
         room.responses[0][:, 5] / room.responses[0][0, 5], steering(np.radians([90.0, 0.0])), atol=1e-6
@@ -223,9 +235,54 @@ def test_wrong_responses_are_named(tmp_path):
     (folder / "directions.csv").unlink()
     with pytest.raises(UserError, match=r"directions.csv: no such file; it must have the columns"):
         read_responses([folder])
+    (folder / "directions.csv").write_bytes(b"\x80")
+    with pytest.raises(UserError, match=r"directions.csv: is not a table of text"):
+        read_responses([folder])
+    (folder / "directions.csv").write_text("file,azimuth,elevation\npipe,1,0\n")
+    os.mkfifo(folder / "pipe")
+    with pytest.raises(UserError, match=r"pipe: is no file"):
+        read_responses([folder])
     (tmp_path / "bad.sofa").write_text("no")
     with pytest.raises(UserError, match=r"bad.sofa: cannot be read as a SOFA file"):
         read_responses([tmp_path / "bad.sofa"])
+
+
+@pytest.mark.parametrize("rate", [1.0, 1e12, math.inf, math.nan, -48000.0])
+def test_responses_at_impossible_rates_are_refused(rate, tmp_path):
+    with pytest.raises(UserError, match=r"room.sofa: (the sample rate|cannot be read)"):
+        read_sofa(sofa_file(tmp_path / "room.sofa", Data_SamplingRate=rate))
+
+
+def test_responses_at_a_prime_rate_are_resampled_at_once(tmp_path):
+    room = read_sofa(sofa_file(tmp_path / "room.sofa", Data_SamplingRate=479_909.0))
+    before = time.process_time()
+    place = room.place(RATE, np.random.default_rng(0))
+    assert time.process_time() - before < 0.5
+    assert place.response.shape[1] < 64
+
+
+@pytest.mark.parametrize(
+    "text", ["", "[]", '{"sources": 1}', '{"sources": {"1": {}}}', '{"sources": {"1": {"median": "x"}}}']
+)
+def test_measures_of_another_program_are_refused(text, tmp_path):
+    settings = LocalizerTraining()
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "settings.json").write_text(json.dumps(asdict(settings)))
+    (tmp_path / "run" / "metrics.json").write_text(text)
+    with pytest.raises(UserError, match=r"metrics\.json"):
+        train_with_bars(settings, tmp_path / "run")
+
+
+@pytest.mark.parametrize("name", ["sound.npy", "voices.json"])
+@pytest.mark.parametrize("content", [b"", b"[]", b'{"done": 99, "identity": 1}', "half"])
+def test_voices_that_are_damaged_are_made_again(name, content, voices, tmp_path):
+    arguments = {"rooms": SimulatedRooms(open_air=1.0), "count": 1, "seconds": 1.0, "seed": 3}
+    wanted = make_voices(tmp_path, synthesized_clips(1), **arguments)
+    sound = np.array(wanted.sound)
+    path = tmp_path / name
+    path.write_bytes(path.read_bytes()[:-1] if content == "half" else content)
+    found = make_voices(tmp_path, synthesized_clips(1), **arguments)
+    np.testing.assert_array_equal(found.sound, sound)
 
 
 def test_a_localizer_is_trained_on_own_rooms_and_used(tmp_path):

@@ -8,6 +8,7 @@ import pytest
 
 import commandline
 import foreign
+import worlds
 from torchmcl import cli
 from torchmcl.errors import UserError
 from torchmcl.web.server import serve
@@ -60,7 +61,7 @@ def test_a_port_in_use_is_one_sentence():
 def test_hostile_files_end_well(tmp_path):
     """A few of the cases of `python -m benchmarks fuzz`, in every test run the same."""
     commandline.ready()
-    readers = foreign.make_worlds(tmp_path / "worlds", heavy=False)
+    readers = worlds.make_worlds(tmp_path / "worlds", heavy=False)
     draw = random.Random(0)
     cases = [foreign.draw_case(draw, readers, tmp_path / "worlds") for _ in range(FILES)]
     endings = [

@@ -1,5 +1,6 @@
 """Cards and the Hub, against a stub of its client: what is asked for, what is pushed, what is refused."""
 
+import os
 import shutil
 import sys
 from pathlib import Path
@@ -178,6 +179,10 @@ def test_a_card_of_a_person_is_kept(tmp_path):
     (tmp_path / "README.md").write_text("mine")
     model.save(tmp_path)
     assert (tmp_path / "README.md").read_text() == "mine"
+    (tmp_path / "README.md").unlink()
+    os.mkfifo(tmp_path / "README.md")
+    model.save(tmp_path)
+    assert (tmp_path / "README.md").is_fifo()
 
 
 def test_a_localizer_without_description_cannot_be_saved(tmp_path):

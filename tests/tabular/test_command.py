@@ -1,15 +1,20 @@
 """The commands `fit`, `predict` and `tables`: from a file to a file, and every mistake as one sentence."""
 
+import contextlib
 import json
+import random
 import re
 import shutil
 import time
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from playwright.sync_api import sync_playwright
 
+from foreign import mutate
 from forks import execute
 from torchmcl.errors import UserError
 from torchmcl.runs.jobs import Local
@@ -131,6 +136,24 @@ def test_broken_files_are_named(tmp_path, name, content, message):
         read_frame(tmp_path / name)
 
 
+def test_a_small_file_that_announces_a_large_table_is_refused(tmp_path):
+    """Equal values cost nothing in Parquet."""
+    constant = pa.DictionaryArray.from_arrays(pa.array(np.zeros(3_000_000, np.int8)), ["x"])
+    pq.write_table(pa.table({str(n): constant for n in range(100)}), tmp_path / "t.parquet")
+    assert (tmp_path / "t.parquet").stat().st_size < 2**20
+    with pytest.raises(UserError, match=r"t.parquet: has 3000000 rows of 100 columns, at most"):
+        read_frame(tmp_path / "t.parquet")
+
+
+def test_damaged_parquet_is_read_or_refused(tmp_path):
+    pd.DataFrame({"a": range(25), "b": ["x"] * 25}).to_parquet(tmp_path / "whole.parquet")
+    content, draw = (tmp_path / "whole.parquet").read_bytes(), random.Random(0)
+    for _ in range(150):
+        (tmp_path / "t.parquet").write_bytes(mutate(content, draw))
+        with contextlib.suppress(UserError):
+            read_frame(tmp_path / "t.parquet")
+
+
 def test_pieces_are_the_whole(tmp_path):
     frame = pd.DataFrame({"a": range(25), "b": ["x"] * 25})
     frame.to_parquet(tmp_path / "t.parquet")
@@ -183,6 +206,18 @@ def test_a_study_is_resumed_and_summarized(tmp_path, monkeypatch):
     assert study(settings, tmp_path / "out", Local(1)) == written
     assert record.stat().st_mtime_ns == stamp
     assert "LightGBM" in (tmp_path / "out" / "tables.md").read_text()
+    plain = json.loads(record.read_text())
+    for change in (
+        {"set": 1},
+        {"crps": None},
+        {"coverage": {"0.5": 1.0}},
+        {"rmse": "x"},
+        {"method": "other"},
+    ):
+        record.write_text(json.dumps(plain | change))
+        with pytest.raises(UserError, match=r"tiny-0-quantiles\.json"):
+            study(settings, tmp_path / "out", Local(1))
+    record.write_text(json.dumps(plain))
     with pytest.raises(UserError, match=r"--sets none: .* has tiny"):
         study(Study(str(tmp_path / "sets"), ("none",)), tmp_path / "out", Local(1))
     with pytest.raises(UserError, match="--peers magic: must be one of torchmcl, mdn"):

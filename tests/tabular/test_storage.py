@@ -46,6 +46,10 @@ def test_predictions_are_equal_to_the_last_bit(data, folder):
         again.predict(X.rename(columns={"x": "z"}))
 
 
+def test_the_files_of_a_model_are_for_the_same_readers(folder):
+    assert len({path.stat().st_mode for path in folder.iterdir()}) == 1
+
+
 def test_a_network_of_ones_own_needs_its_code(data, tmp_path):
     def build(features, outputs):
         return nn.Sequential(nn.Linear(features, 4), nn.Tanh(), nn.Linear(4, outputs))

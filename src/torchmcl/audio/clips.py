@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from fractions import Fraction
 from functools import lru_cache
 from pathlib import Path
 
@@ -11,8 +10,10 @@ import soundfile
 from jaxtyping import Bool, Float, Float32
 from scipy.signal import resample_poly
 
+from torchmcl.audio.streaming import check_rate, rate_ratio
 from torchmcl.audio.synthesis import SOUNDS, synthesize
 from torchmcl.errors import UserError
+from torchmcl.runs.files import check_file
 
 __all__ = ["Clip", "by_label", "deal", "folder_clips", "load", "load_whole", "synthesized_clips", "trim"]
 
@@ -234,12 +235,14 @@ def _frozen(signal: Float32[np.ndarray, "samples"]) -> Float32[np.ndarray, "samp
 
 
 def _checked(path: Path) -> Path:
+    check_file(path)
     try:
-        frames = soundfile.info(path).frames
+        header = soundfile.info(path)
     except (soundfile.SoundFileError, OSError) as error:
         raise _broken(path, error) from None
-    if frames == 0:
+    if header.frames == 0:
         raise UserError(f"{path}: has no samples")
+    check_rate(header.samplerate, f"{path}: the sample rate")
     return path
 
 
@@ -253,8 +256,7 @@ def _read(path: Path, sample_rate: int) -> Signal:
         raise _broken(path, error) from None
     if not np.isfinite(signal).all():
         raise UserError(f"{path}: has samples that are not finite numbers")
-    ratio = Fraction(sample_rate, rate).limit_denominator(1000)
-    return resample_poly(signal, ratio.numerator, ratio.denominator)
+    return resample_poly(signal, *rate_ratio(rate, sample_rate))
 
 
 def _broken(path: Path, error: Exception) -> UserError:

@@ -25,6 +25,9 @@ __all__ = ["DoaScores", "doa_scores", "evaluate_doa", "read_dcase"]
 SEGMENT = 10
 """Frames of 100 ms."""
 
+LAST = 864_000
+"""The highest frame: the end of a day."""
+
 WITHIN = 20.0
 
 Directions = Mapping[tuple[int, int], np.ndarray]
@@ -110,7 +113,7 @@ def read_dcase(path: str | Path, *, classes: bool = True) -> Directions:
     try:
         with path.open(newline="", encoding="utf-8") as stream:
             rows = [row for row in csv.reader(stream) if row]
-    except (OSError, UnicodeDecodeError) as error:
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise UserError(
             f"{path}: cannot be read ({getattr(error, 'strerror', None) or 'not text'})"
         ) from None
@@ -129,7 +132,7 @@ def read_dcase(path: str | Path, *, classes: bool = True) -> Directions:
 
 def _row(row: list[str]) -> tuple[list[int], int, float, float]:
     values = [float(value) for value in row]
-    if not all(map(math.isfinite, values)) or values[0] < 0 or len(values) < 4:
+    if not all(map(math.isfinite, values)) or not 0 <= values[0] <= LAST or len(values) < 4:
         raise ValueError
     if len(values) == 4:
         # Five frames of 20 ms make one of 100 ms; the middle one stands for it.
@@ -140,7 +143,7 @@ def _row(row: list[str]) -> tuple[list[int], int, float, float]:
 
 def _described(row: list[str]) -> tuple[list[int], int, float, float]:
     start, end, elevation, azimuth = (float(value) for value in row[1:5])
-    if not all(map(math.isfinite, (start, end, elevation, azimuth))):
+    if not all(map(math.isfinite, (start, elevation, azimuth))) or not end * 10 <= LAST:
         raise ValueError
     middles = range(max(math.ceil(start * 10 - 0.5), 0), max(math.ceil(end * 10 - 0.5), 0))
     return list(middles), 0, azimuth, elevation

@@ -5,7 +5,6 @@ import math
 import sys
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from fractions import Fraction
 from pathlib import Path
 from typing import Protocol, runtime_checkable
 
@@ -14,9 +13,9 @@ from jaxtyping import Float
 from scipy.signal import resample_poly
 
 from torchmcl.audio.foa import Convention, convention_named, convert
-from torchmcl.audio.localizer import STEP, WINDOW, Listening, Localizer, check_rate
+from torchmcl.audio.localizer import STEP, WINDOW, Listening, Localizer
 from torchmcl.audio.predictions import OUTPUT, Frames, Source, causal_output
-from torchmcl.audio.streaming import TAPS, Sound, windows
+from torchmcl.audio.streaming import TAPS, Sound, check_rate, rate_ratio, windows
 from torchmcl.audio.targets import HOP
 from torchmcl.audio.tracks import OPERATING_POINTS, Prefer, Tracker
 from torchmcl.errors import UserError
@@ -187,8 +186,7 @@ def print_live(
 
 def _resampled(pieces: Iterable[np.ndarray], source: int, target: int) -> Iterator[Sound]:
     """Resample a stream; what has arrived is given on as soon as the filter has all that it needs."""
-    ratio = Fraction(target, source).limit_denominator(1000)
-    up, down = ratio.numerator, ratio.denominator
+    up, down = rate_ratio(source, target)
     if up == down:
         yield from pieces
         return

@@ -20,7 +20,16 @@ from torchmcl.audio.foa import Convention, convention_named, convert
 from torchmcl.audio.predictions import ENDINGS, Frames, Localization, follow, write_predictions
 from torchmcl.audio.pretrained import NetworkDescription, load_pretrained, save_pretrained
 from torchmcl.audio.roomnet import COUNTS, CountedHypotheses
-from torchmcl.audio.streaming import ORDERS, Blender, Reader, read_array, read_file, resampled, windows
+from torchmcl.audio.streaming import (
+    ORDERS,
+    Blender,
+    Reader,
+    check_rate,
+    read_array,
+    read_file,
+    resampled,
+    windows,
+)
 from torchmcl.audio.targets import HOP
 from torchmcl.audio.tracks import OPERATING_POINTS, Prefer
 from torchmcl.errors import UserError
@@ -32,7 +41,6 @@ __all__ = [
     "DEFAULT",
     "Listening",
     "Localizer",
-    "check_rate",
     "detect_convention",
     "listening_named",
     "localize",
@@ -49,9 +57,6 @@ BLOCK = 30.0
 
 BATCH = 8
 """Windows in a forward pass: more are no faster, and take memory."""
-
-RATES = (8000, 768_000)
-"""Hertz that recordings may have."""
 
 COPIES = ((0.0, 1, 1), (math.pi / 2, -1, 1), (math.pi, 1, -1), (-math.pi / 2, -1, -1))
 """Turned copies of a window: angle about the vertical axis, mirrored left to right, mirrored upside down.
@@ -449,17 +454,6 @@ def _output_names(recordings: Sequence[Path]) -> list[str]:
                 )
             owners[name] = path
     return list(owners)
-
-
-def check_rate(rate: int, name: str) -> None:
-    """Raise a `UserError` unless the rate is one that recordings may have.
-
-    Args:
-        rate: Hertz.
-        name: What has that rate, for the message.
-    """
-    if not RATES[0] <= rate <= RATES[1]:
-        raise UserError(f"{name} is {rate} Hz, must be {RATES[0]} to {RATES[1]} Hz")
 
 
 def _checked(sound: np.ndarray | Tensor) -> np.ndarray:

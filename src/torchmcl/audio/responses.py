@@ -8,13 +8,14 @@ from pathlib import Path
 from typing import Protocol, runtime_checkable
 
 import numpy as np
-import soundfile
 from jaxtyping import Float, Float32
 from scipy.signal import resample_poly
 
 from torchmcl.audio.foa import Convention, convert, directions
 from torchmcl.audio.reverberation import OpenAir, ReverberantRoom, random_room
+from torchmcl.audio.streaming import check_rate, rate_ratio, read_file
 from torchmcl.errors import UserError
+from torchmcl.runs.files import check_file
 
 __all__ = [
     "Measured",
@@ -29,6 +30,8 @@ __all__ = [
 
 HIGHEST = math.radians(70)
 TABLE = "directions.csv"
+LARGEST, LONGEST = 2**30, 60.0
+"""Bytes of a file of responses, and seconds of a response."""
 AUDIBLE = 10 ** (-20 / 20)
 """The direct sound begins where a response first exceeds so much of its largest sample."""
 
@@ -167,6 +170,7 @@ def read_sofa(path: str | Path, convention: Convention = "acn-sn3d") -> Measured
     except ModuleNotFoundError:
         raise UserError(f"{path}: reading SOFA files needs sofar (pip install sofar)") from None
     path = Path(path)
+    check_file(path, LARGEST)
     try:
         sofa = sofar.read_sofa(str(path), verify=False, verbose=False)
         responses = np.asarray(sofa.Data_IR, dtype=float)
@@ -177,13 +181,14 @@ def read_sofa(path: str | Path, convention: Convention = "acn-sn3d") -> Measured
             getattr(sofa, "ListenerView", [1, 0, 0]), getattr(sofa, "ListenerView_Type", "cartesian")
         )
         up = _cartesian(getattr(sofa, "ListenerUp", [0, 0, 1]), "cartesian")
+        seen = _seen(np.broadcast_to(source, (len(responses), 3)), listener, view, up)
     except UserError:
         raise
     except Exception as error:  # sofar raises whatever its reader meets
         raise UserError(f"{path}: cannot be read as a SOFA file of impulse responses ({error})") from None
     if responses.ndim != 3 or responses.shape[1] < 4:
         raise UserError(f"{path}: has responses of shape {responses.shape}, four receivers are needed")
-    seen = _seen(np.broadcast_to(source, (len(responses), 3)), listener, view, up)
+    check_rate(rate, f"{path}: the sample rate")
     return _measured(path, list(responses[:, :4]), seen, round(rate), convention)
 
 
@@ -204,38 +209,45 @@ def read_folder(folder: str | Path, convention: Convention = "acn-sn3d") -> Meas
     responses: list[np.ndarray] = []
     vectors: list[list[float]] = []
     rates: set[int] = set()
-    with table.open(newline="", encoding="utf-8") as stream:
-        for number, row in enumerate(csv.DictReader(stream), 2):
-            try:
-                azimuth, elevation = (
-                    math.radians(float(row["azimuth"])),
-                    math.radians(float(row["elevation"])),
-                )
-                distance = float(row.get("distance") or 1.0)
-                path = folder / row["file"]
-            except (KeyError, TypeError, ValueError):
-                raise UserError(
-                    f"{table}: line {number} must have a file and numbers azimuth, elevation"
-                ) from None
-            sound, rate = _read(path)
-            responses.append(sound)
-            rates.add(rate)
+    for number, row in enumerate(_rows(table), 2):
+        try:
+            azimuth, elevation = (math.radians(float(row[name])) for name in ("azimuth", "elevation"))
+            distance = float(row.get("distance") or 1.0)
+            path = folder / row["file"]
             flat = math.cos(elevation)
             ray = [flat * math.cos(azimuth), flat * math.sin(azimuth), math.sin(elevation)]
-            vectors.append([distance * value for value in ray])
+        except (KeyError, TypeError, ValueError):
+            raise UserError(
+                f"{table}: line {number} must have a file and numbers azimuth, elevation"
+            ) from None
+        sound, rate = _read(path)
+        responses.append(sound)
+        rates.add(rate)
+        vectors.append([distance * value for value in ray])
     if len(rates) != 1:
         raise UserError(f"{folder}: has responses at {sorted(rates)} Hz, one rate is needed")
     return _measured(folder, responses, np.array(vectors), rates.pop(), convention)
 
 
+def _rows(table: Path) -> list[dict[str, str]]:
+    check_file(table, LARGEST)
+    try:
+        with table.open(newline="", encoding="utf-8") as stream:
+            return list(csv.DictReader(stream))
+    except (UnicodeDecodeError, csv.Error):
+        raise UserError(f"{table}: is not a table of text") from None
+
+
 def _read(path: Path) -> tuple[np.ndarray, int]:
     try:
-        sound, rate = soundfile.read(str(path), dtype="float64", always_2d=True)
-    except (soundfile.SoundFileError, OSError):
+        check_file(path, LARGEST)
+        read, frames, rate = read_file(path)
+    except OSError:
         raise UserError(f"{path}: cannot be read as sound") from None
-    if sound.shape[1] != 4:
-        raise UserError(f"{path}: has {sound.shape[1]} channels, an impulse response must have 4")
-    return sound.T, rate
+    check_rate(rate, f"{path}: the sample rate")
+    if frames > LONGEST * rate:
+        raise UserError(f"{path}: has {frames / rate:.0f} s, an impulse response has at most {LONGEST:.0f} s")
+    return read(0, frames).astype(np.float64), rate
 
 
 def _measured(
@@ -283,5 +295,4 @@ def _from_direct(response: np.ndarray) -> Float32[np.ndarray, "4 samples"]:
 def _resampled(response: np.ndarray, source: int, target: int) -> np.ndarray:
     if source == target:
         return response
-    divisor = math.gcd(source, target)
-    return resample_poly(response, target // divisor, source // divisor, axis=-1)
+    return resample_poly(response, *rate_ratio(source, target), axis=-1)

@@ -16,15 +16,49 @@ from torchmcl.audio.datasets.recording import BrokenFile
 from torchmcl.audio.datasets.sound import read_header
 from torchmcl.errors import UserError
 
-__all__ = ["Blender", "Sound", "read_array", "read_file", "resampled", "windows"]
+__all__ = [
+    "Blender",
+    "Sound",
+    "check_rate",
+    "rate_ratio",
+    "read_array",
+    "read_file",
+    "resampled",
+    "windows",
+]
 
 Sound = Float32[np.ndarray, "4 samples"]
 Reader = Callable[[int, int], Sound]
 """The samples from one position up to another one."""
 
 ORDERS = {(order + 1) ** 2: order for order in range(2, 8)}
+RATES = (8000, 768_000)
+"""Hertz that recordings may have."""
 TAPS = 12
 """Samples of the slower of two rates that the resampling filter reaches in each direction, at least."""
+
+
+def check_rate(rate: int | float, name: str) -> None:
+    """Raise a `UserError` unless the rate is one that recordings may have.
+
+    Args:
+        rate: Hertz.
+        name: What has that rate, for the message.
+    """
+    if not RATES[0] <= rate <= RATES[1]:
+        raise UserError(f"{name} is {rate} Hz, must be {RATES[0]} to {RATES[1]} Hz")
+
+
+def rate_ratio(source: int, target: int) -> tuple[int, int]:
+    """Factors by which a sound is resampled up and down.
+
+    Unusual rates are approximated by a ratio of small numbers, because the filter grows with them.
+
+    Args:
+        source: Its rate, hertz.
+        target: The wanted rate, hertz.
+    """
+    return Fraction(target, source).limit_denominator(1000).as_integer_ratio()
 
 
 def read_array(sound: np.ndarray) -> Reader:
@@ -84,8 +118,6 @@ def read_file(path: str | Path) -> tuple[Reader, int, int]:
 def resampled(read: Reader, total: int, source: int, target: int, *, block: float = 30.0) -> Iterator[Sound]:
     """A recording at another rate, in blocks that join to what one resampling of the whole would give.
 
-    Unusual rates are approximated by a ratio of small numbers, because the filter grows with them.
-
     Args:
         read: The recording.
         total: Its samples.
@@ -93,8 +125,7 @@ def resampled(read: Reader, total: int, source: int, target: int, *, block: floa
         target: The wanted rate, hertz.
         block: Seconds of a block, at least.
     """
-    ratio = Fraction(target, source).limit_denominator(1000)
-    up, down = ratio.numerator, ratio.denominator
+    up, down = rate_ratio(source, target)
     # Blocks start at multiples of `down` samples, where both rates have a sample.
     step = max(round(block * source / down), 1) * down
     margin = (-(-TAPS * max(up, down) // (up * down)) + 1) * down

@@ -4,7 +4,7 @@ import json
 import math
 import shutil
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +32,7 @@ from torchmcl.hypotheses import Hypotheses
 from torchmcl.losses import rmcl_loss, transport_loss
 from torchmcl.runs.files import locked, read_json, write_json
 from torchmcl.runs.folder import check_place
+from torchmcl.runs.records import from_plain
 from torchmcl.training import Hardware, Optimization, fit
 
 __all__ = [
@@ -118,6 +119,11 @@ class LocalizerTraining:
         )
 
 
+@dataclass(frozen=True)
+class _Measures:
+    sources: dict[str, dict[str, float | None]]
+
+
 def train_localizer(
     settings: LocalizerTraining, out: str | Path, progress: Callable[[str, float], None] = lambda *_: None
 ) -> dict[str, Any]:
@@ -136,7 +142,7 @@ def train_localizer(
     with locked(out, BUSY):
         _claim(out, settings)
         if (out / METRICS).is_file():
-            return _object(out / METRICS)
+            return _measures(out / METRICS)
         heard, unheard = _clips(settings)
         if not (out / WEIGHTS).is_file():
             _train(settings, heard, out, progress)
@@ -382,6 +388,18 @@ def _object(path: Path) -> dict[str, Any]:
     found = read_json(path)
     if not isinstance(found, dict):
         raise UserError(f"{path}: must hold an object, written by an earlier training")
+    return found
+
+
+def _measures(path: Path) -> dict[str, Any]:
+    found = _object(path)
+    names = {each.name for each in fields(Judgement)}
+    try:
+        sources = from_plain(_Measures, {"sources": found.get("sources")}).sources
+    except UserError as error:
+        raise UserError(f"{path}: {error}") from None
+    if not all(names <= each.keys() for each in sources.values()):
+        raise UserError(f"{path}: sources must have {', '.join(sorted(names))}")
     return found
 
 

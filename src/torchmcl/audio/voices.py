@@ -5,7 +5,6 @@ and kept as 16-bit floats in a file that is mapped into memory.
 """
 
 import hashlib
-import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,7 +16,8 @@ from scipy.signal import butter, oaconvolve, resample_poly, sosfilt
 
 from torchmcl.audio.clips import Clip, load_whole
 from torchmcl.audio.responses import Rooms, SimulatedRooms, Space
-from torchmcl.runs.files import atomic, write_json
+from torchmcl.errors import UserError
+from torchmcl.runs.files import atomic, read_json, write_json
 
 __all__ = ["Voices", "dry_sound", "make_voices", "voice"]
 
@@ -155,12 +155,11 @@ def make_voices(
     identity = [names, count, seconds, sample_rate, seed, _identity(rooms)]
     samples, frames = int(seconds * sample_rate), int(seconds * FRAMES_PER_SECOND)
     state = folder / "voices.json"
-    done = 0
-    if state.is_file():
-        kept = json.loads(state.read_text(encoding="utf-8"))
-        done = kept["done"] if kept.get("identity") == identity else 0
     shapes = {"sound": (count, 4, samples), "directions": (count, frames, 2), "active": (count, frames)}
     types = {"sound": np.float16, "directions": np.float32, "active": np.bool_}
+    done = _done(state, identity, count)
+    if done and not all(_is_whole(folder / f"{name}.npy", types[name], shapes[name]) for name in shapes):
+        done = 0
     for name, shape in shapes.items():
         if done == 0:
             with atomic(folder / f"{name}.npy") as temporary:
@@ -178,6 +177,27 @@ def make_voices(
             write_json(state, {"identity": identity, "done": index + 1})
     files = {name: np.load(folder / f"{name}.npy", mmap_mode="r") for name in shapes}
     return Voices(files["sound"], np.array(files["directions"]), np.array(files["active"]), sample_rate)
+
+
+def _done(state: Path, identity: list[object], count: int) -> int:
+    """How many voices are there; none where the file is another's or damaged."""
+    try:
+        kept = read_json(state) if state.is_file() else None
+    except UserError:
+        return 0
+    if not isinstance(kept, dict) or kept.get("identity") != identity or type(kept.get("done")) is not int:
+        return 0
+    return kept["done"] if 0 <= kept["done"] <= count else 0
+
+
+def _is_whole(path: Path, kind: type, shape: tuple[int, ...]) -> bool:
+    if not path.is_file():
+        return False
+    try:
+        found = np.load(path, mmap_mode="r")
+    except (OSError, ValueError, EOFError):
+        return False
+    return bool(found.dtype == kind and found.shape == shape)
 
 
 def _identity(rooms: Rooms) -> str:

@@ -55,7 +55,7 @@ def serve(
 def _live_source(rate: int, convention: str, device: str | None) -> "LiveSource":
     """Checked here: the analysis in its own process would complain on the page only."""
     from torchmcl.audio.foa import convention_named
-    from torchmcl.audio.localizer import check_rate
+    from torchmcl.audio.streaming import check_rate
     from torchmcl.web.live import LiveSource
 
     check_rate(rate, "--rate")

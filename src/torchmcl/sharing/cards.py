@@ -15,6 +15,9 @@ __all__ = ["CARD", "Card", "Measure", "write_card"]
 CARD = "README.md"
 MARK = "<!-- Written by torchmcl: remove this line, and the card is kept when the model is saved again. -->"
 
+LARGEST = 2**20
+"""Characters among which the mark is looked for."""
+
 
 @dataclass(frozen=True)
 class Measure:
@@ -112,9 +115,16 @@ def write_card(folder: str | Path, card: Card) -> None:
         card: What it says.
     """
     path = Path(folder) / CARD
-    if path.exists() and MARK not in path.read_text(encoding="utf-8", errors="replace"):
+    if path.exists() and not _is_ours(path):
         return
     write_text(path, card.render())
+
+
+def _is_ours(path: Path) -> bool:
+    if not path.is_file():
+        return False
+    with path.open(encoding="utf-8", errors="replace") as stream:
+        return MARK in stream.read(LARGEST)
 
 
 def _numbers(measures: Sequence[Measure]) -> str:

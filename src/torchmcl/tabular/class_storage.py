@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from safetensors.torch import save_file
+from safetensors.torch import save as serialized
 
 import torchmcl
 from torchmcl.errors import UserError
@@ -64,7 +64,7 @@ def save(estimator: Any, folder: Path) -> None:
         "own_network": estimator.network is not None,
     }
     with atomic(folder / WEIGHTS) as temporary:
-        save_file({f"network.{name}": each for name, each in tensors.items()}, temporary)
+        temporary.write_bytes(serialized({f"network.{name}": each for name, each in tensors.items()}))
     write_json(folder / CONFIG, value)
     write_card(folder, classifier_card(estimator))
 

@@ -13,6 +13,8 @@ __all__ = ["pieces", "read_frame"]
 
 ROWS = 20_000
 """Rows of a piece."""
+MOST_CELLS = 250_000_000
+"""Of a table that is read at once: Parquet packs equal values, so that a small file may hold more than the memory."""
 HEAD = 2**16
 DELIMITERS = ",;\t|"
 DECIMAL_COMMA = re.compile(r"(?<![\d,])-?\d+,\d+(?![\d,])")
@@ -80,7 +82,11 @@ def _parquet(path: Path, rows: int | None) -> Iterator[Any]:
 
     try:
         file = pq.ParquetFile(path)
-        total = file.metadata.num_rows
+        total, columns = file.metadata.num_rows, file.metadata.num_columns
+        if rows is None and total * columns > MOST_CELLS:
+            raise UserError(
+                f"{path}: has {total} rows of {columns} columns, at most {MOST_CELLS} cells are read at once"
+            )
         if rows is None or total == 0:
             yield file.read().to_pandas()
             return
@@ -90,8 +96,14 @@ def _parquet(path: Path, rows: int | None) -> Iterator[Any]:
             frame.index = range(start, start + len(frame))
             start += len(frame)
             yield frame
-    except (pa.ArrowException, OSError) as error:
-        raise UserError(f"{path}: is not a Parquet file ({str(error).splitlines()[0]})") from None
+    except UserError:
+        raise
+    except (pa.ArrowException, OSError, ValueError, TypeError, LookupError, AttributeError) as error:
+        raise UserError(f"{path}: is not a Parquet file ({_first_line(error)})") from None
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).splitlines() or [type(error).__name__])[0]
 
 
 def _head(path: Path) -> str:

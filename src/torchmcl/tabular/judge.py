@@ -1,6 +1,7 @@
 """One method on one split of one table: trained, timed and measured."""
 
 import time
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +12,45 @@ from torchmcl.runs.records import provenance
 from torchmcl.tabular.peers import Answer, peer_named
 from torchmcl.tabular.sets import Split, read_split
 
-__all__ = ["COVERAGES", "judge", "measure", "work"]
+__all__ = ["COVERAGES", "Judged", "judge", "measure", "work"]
 
 COVERAGES = (0.5, 0.8, 0.9, 0.95)
+LARGEST = 1e100
+"""Of any measure, so that means of them are finite."""
+
+
+@dataclass(frozen=True)
+class Judged:
+    """The record of a method on a split, as `judge` makes it."""
+
+    set: str
+    split: int
+    method: str
+    seed: int
+    rows: int
+    test_rows: int
+    seconds: float
+    cpu_seconds: float
+    rmse: float
+    mae: float
+    nll: float | None
+    crps: float
+    coverage: dict[str, float]
+    width: dict[str, float | None]
+    interval_score: dict[str, float | None]
+
+    def __post_init__(self) -> None:
+        if min(self.rows, self.test_rows) < 1 or self.crps <= 0:
+            raise ValueError("rows, test_rows and crps must be positive")
+        levels = [str(level) for level in COVERAGES]
+        for name in ("coverage", "width", "interval_score"):
+            if list(getattr(self, name)) != levels:
+                raise ValueError(f"{name} must have the levels {', '.join(levels)}")
+        numbers = [self.seconds, self.cpu_seconds, self.rmse, self.mae, self.nll, self.crps]
+        for each in (self.coverage, self.width, self.interval_score):
+            numbers += each.values()
+        if any(number is not None and abs(number) > LARGEST for number in numbers):
+            raise ValueError(f"measures must be at most {LARGEST:g}")
 
 
 def judge(root: Path, name: str, split: int, method: str, seed: int = 0) -> dict[str, Any]:

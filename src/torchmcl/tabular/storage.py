@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 import torch
 from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file
+from safetensors.torch import save as serialized
 from torch import nn
 
 import torchmcl
@@ -79,7 +80,7 @@ def save(estimator: Any, folder: Path) -> None:
         "groups": None if calibration is None or calibration.groups is None else calibration.groups.tolist(),
     }
     with atomic(folder / WEIGHTS) as temporary:
-        save_file(tensors, temporary)
+        temporary.write_bytes(serialized(tensors))
     write_json(folder / CONFIG, value)
     write_card(folder, regressor_card(estimator))
 

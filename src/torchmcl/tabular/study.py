@@ -1,18 +1,19 @@
 """The study on real tables: our default against peers, on the same splits."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from torchmcl.errors import UserError
-from torchmcl.runs.files import read_json, write_json, write_text
+from torchmcl.runs.files import write_json, write_text
 from torchmcl.runs.folder import RunFolder
 from torchmcl.runs.jobs import Job, Local, Ray, execute
+from torchmcl.runs.records import read_record
 from torchmcl.runs.tables import Column, Row, Table
-from torchmcl.tabular.judge import COVERAGES
+from torchmcl.tabular.judge import COVERAGES, Judged
 from torchmcl.tabular.peers import OURS, PEERS, peer_named
 from torchmcl.tabular.sets import find_sets, read_split, split_count
 
@@ -83,7 +84,7 @@ def study(settings: Study, out: Path, place: Local | Ray) -> list[Path]:
             for method in settings.methods
         ]
         execute(jobs, place)
-        records = [read_json(job.done) for job in jobs]
+        records = [_record(job) for job in jobs]
         return _write(records, out)
 
 
@@ -130,6 +131,14 @@ def _job(root: Path, out: Path, name: str, split: int, method: str, seed: int) -
         "file": str(file.resolve()),
     }  # fmt: skip
     return Job(label, "torchmcl.tabular.judge:work", arguments, file, out / "logs" / f"{label}.log")
+
+
+def _record(job: Job) -> dict[str, Any]:
+    found = asdict(read_record(job.done, Judged))
+    for key, own in (("set", "name"), ("split", "split"), ("method", "method"), ("seed", "seed")):
+        if found[key] != job.arguments[own]:
+            raise UserError(f"{job.done}: {key} is {found[key]!r}, must be {job.arguments[own]!r}")
+    return found
 
 
 def _means(records: Sequence[dict[str, Any]]) -> dict[str, Any]:
