@@ -1,6 +1,8 @@
 """`fit`: repeatable, resumable, interruptible, and it keeps the weights that it says."""
 
 import csv
+import math
+import os
 import re
 import signal
 import subprocess
@@ -123,6 +125,19 @@ def test_a_training_that_stopped_early_is_not_resumed(tmp_path):
     assert equal(first, second)
 
 
+FIRST = ("optimizer_states", 0, "state", 0)
+"""Where the optimizer keeps what it knows of the first weights."""
+
+
+def replaced(content, *place_and_value):
+    *above, last, value = place_and_value
+    parent = content
+    for key in above:
+        parent = parent[key]
+    parent[last] = value
+    return content
+
+
 @pytest.mark.parametrize(
     "spoil",
     [
@@ -134,18 +149,40 @@ def test_a_training_that_stopped_early_is_not_resumed(tmp_path):
         lambda content: {**content, "loops": {"fit_loop": 3}},
         lambda content: {**content, "state_dict": {k: v[:1] for k, v in content["state_dict"].items()}},
         lambda content: {key: value for key, value in content.items() if key != "pytorch-lightning_version"},
+        lambda content: replaced(content, "state_dict", "network.0.bias", torch.full((8,), math.nan)),
+        lambda content: replaced(content, *FIRST, "exp_avg_sq", torch.zeros(7, 7)),
+        lambda content: replaced(content, *FIRST, "exp_avg_sq", None),
+        lambda content: replaced(content, *FIRST, "step", torch.tensor(-1.0)),
+        lambda content: replaced(content, *FIRST[:-1], 99, {}),
+        lambda content: replaced(content, "optimizer_states", 0, "param_groups", 0, "betas", None),
+        lambda content: replaced(
+            content, "callbacks", "KeepBest", "weights", "network.0.bias", torch.ones(7, 7)
+        ),
+        lambda content: replaced(content, "callbacks", "KeepBest", "weights", []),
+        lambda content: replaced(content, "callbacks", "KeepBest", "best", "x"),
+        lambda content: replaced(content, "callbacks", "KeepBest", "epoch", None),
+        lambda content: replaced(content, "callbacks", "AverageWeights", "average", 0, torch.ones(7, 7)),
+        lambda content: replaced(content, "callbacks", "AverageWeights", "steps", "x"),
+        lambda content: replaced(content, "callbacks", "History", "rows", [1]),
+        lambda content: replaced(content, "callbacks", "History", "seconds", None),
     ],
 )
 def test_a_checkpoint_of_another_program_is_one_sentence(spoil, tmp_path):
     path = tmp_path / "last.ckpt"
-    train(epochs=1, checkpoint=path)
+    train(epochs=1, ema=0.9, checkpoint=path)
     torch.save(spoil(torch.load(path, weights_only=True)), path)
     before = path.read_bytes()
     with pytest.raises(
         UserError, match=r"last\.ckpt: is not a checkpoint of this [^\n]*; remove it to train from the start$"
     ):
-        train(epochs=2, checkpoint=path)
+        train(epochs=2, ema=0.9, checkpoint=path)
     assert path.read_bytes() == before
+
+
+def test_a_pipe_in_place_of_a_checkpoint_is_not_waited_for(tmp_path):
+    os.mkfifo(tmp_path / "last.ckpt")
+    with pytest.raises(UserError, match=r"last\.ckpt: is no file"):
+        train(epochs=1, checkpoint=tmp_path / "last.ckpt")
 
 
 @pytest.mark.parametrize("mode", ["min", "max"])

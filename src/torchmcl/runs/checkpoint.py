@@ -3,13 +3,14 @@
 import io
 import pickle
 import warnings
+from pathlib import Path
 from typing import Any
 
 import torch
 from lightning.pytorch.plugins.io import TorchCheckpointIO
 
 from torchmcl.errors import UserError
-from torchmcl.runs.files import atomic
+from torchmcl.runs.files import atomic, check_file
 from torchmcl.runs.folder import CHECKPOINT
 
 __all__ = ["CHECKPOINT", "AtomicCheckpoints"]
@@ -29,6 +30,7 @@ class AtomicCheckpoints(TorchCheckpointIO):
         self, path: Any, map_location: Any = None, weights_only: bool | None = True
     ) -> dict[str, Any]:
         """Read tensors and plain values; anything else is an error before it is made."""
+        check_file(Path(path))
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")

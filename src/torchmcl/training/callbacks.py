@@ -20,6 +20,7 @@ from torchmcl.errors import UserError
 from torchmcl.metrics import WinnerHistogram
 from torchmcl.runs.files import write_text
 from torchmcl.training.batches import seed_epoch
+from torchmcl.training.restoring import check_form
 
 __all__ = [
     "AverageWeights",
@@ -56,6 +57,8 @@ class KeepBest(Callback):
         self.stopped = False
 
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        if self.weights:
+            check_form(self.weights, pl_module.state_dict(), "weights")
         # A resumed training that had stopped early is over.
         trainer.should_stop = trainer.should_stop or self.stopped
 
@@ -81,8 +84,10 @@ class KeepBest(Callback):
         return {"best": self.best, "epoch": self.epoch, "weights": self.weights, "stopped": self.stopped}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        for name in ("best", "epoch", "weights", "stopped"):
-            setattr(self, name, state_dict[name])
+        found = {name: state_dict[name] for name in ("best", "epoch", "stopped")}
+        check_form(found, {"best": 0.0, "epoch": 0, "stopped": False}, "the best epoch")
+        self.best, self.epoch, self.stopped = found.values()
+        self.weights = {**state_dict["weights"]}
 
 
 class AverageWeights(Callback):
@@ -103,6 +108,7 @@ class AverageWeights(Callback):
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         self.live = list(pl_module.parameters())
         start = self.average or self.live
+        check_form(start, self.live, "average")
         self.average = [
             value.detach().clone().to(own.device) for value, own in zip(start, self.live, strict=True)
         ]
@@ -131,6 +137,7 @@ class AverageWeights(Callback):
         return {"average": self.average, "steps": self.steps}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        check_form(state_dict["steps"], 0, "steps")
         self.average, self.steps = list(state_dict["average"]), state_dict["steps"]
 
 
@@ -199,7 +206,8 @@ class History(Checkpoint):
         return {"rows": self.rows, "seconds": self.seconds}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        self.rows, self.seconds = list(state_dict["rows"]), state_dict["seconds"]
+        check_form(state_dict["seconds"], 0.0, "seconds")
+        self.rows, self.seconds = [dict(row) for row in state_dict["rows"]], state_dict["seconds"]
 
 
 class Progress(Callback):

@@ -12,6 +12,7 @@ from torchmetrics import Metric, MetricCollection
 from torchmcl.errors import UserError
 from torchmcl.hypotheses import Hypotheses
 from torchmcl.training.distributed import gather_batch, gather_hypotheses
+from torchmcl.training.restoring import check_form, check_optimizer
 from torchmcl.training.schedules import Schedule, Scheduled, constant
 
 __all__ = ["Learner", "Loss"]
@@ -85,9 +86,18 @@ class Learner(LightningModule):
         self._rates = [group["lr"] for group in self._optimizer.param_groups]
         return self._optimizer
 
+    def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        """Refuse weights and states of the optimizer that are not like those of this training.
+
+        Args:
+            checkpoint: What was read.
+        """
+        check_form(checkpoint["state_dict"], self.state_dict(), "state_dict")
+        for states in checkpoint["optimizer_states"]:
+            check_optimizer(states, self.make_optimizer, self.parameters())
+
     def on_train_start(self) -> None:
-        """Learn how many steps an epoch has; what had to be restored has been."""
-        self.started = True
+        """Learn how many steps an epoch has."""
         batches: Any = self.trainer.train_dataloader
         self._steps = int(self.trainer.num_training_batches) if self.block == 1 else len(batches.batches)
         self._epochs = float(self.trainer.max_epochs or 1)
@@ -142,6 +152,7 @@ class Learner(LightningModule):
         optimizer.step()
         if self.after_step is not None:
             self.after_step()
+        self.started = True  # whatever was restored has been used
 
     def on_train_epoch_end(self) -> None:
         """Log the mean of the training loss, once: logging each step would slow a small network by a tenth."""
