@@ -72,14 +72,8 @@ LIGHT: tuple[Reader, ...] = (
     Reader("fit", ("predict", "run", "table.parquet", "--out", "out.csv"), ("table.parquet",)),
     Reader("fit", FIT, (*MODEL, "table.csv")),
     Reader("fit", FIT_PARQUET, ("table.parquet",)),
-    Reader("fit", ("export", "run", "model.onnx"), MODEL),
     Reader("unmeasured", FIT, ("run/README.md",)),
     Reader("localizer", ("localize", "sound.wav", "--model", "run", "--out", "out"), ("run/*", "sound.wav")),
-    Reader("localizer", ("export", "run", "model.onnx"), MODEL),
-    Reader("localizer", (*OTHER_LOCALIZER, "--start", "run"), MODEL),
-    Reader("rooms", (*OTHER_LOCALIZER, "--responses", "room.sofa"), ("room.sofa",)),
-    Reader("rooms", (*OTHER_LOCALIZER, "--responses", "room"), ("room/*",)),
-    Reader("rooms", (*OTHER_LOCALIZER, "--sounds", "sounds"), ("sounds/*/*",)),
     Reader(
         "forecaster", ("forecast", "tracks.txt", "--model", "run", "--out", "out"), ("run/*", "tracks.txt")
     ),
@@ -89,14 +83,20 @@ LIGHT: tuple[Reader, ...] = (
         ("forecast", "tracks.csv", "--homography", "h.txt", "--out", "out"),
         ("tracks.csv", "h.txt"),
     ),
-    Reader("forecaster", ("export", "run", "model.onnx"), MODEL),
     Reader("directions", ("evaluate-doa", "said.csv", "true.csv"), ("*.csv",)),
     Reader("directions", ("evaluate-doa", "said", "true", "--classes"), ("said/*", "true/*")),
+)
+"""Which are ready at once, but for a small fit, and read all that they read in less than a second."""
+HEAVY: tuple[Reader, ...] = (
+    Reader("fit", ("export", "run", "model.onnx"), MODEL),
+    Reader("localizer", ("export", "run", "model.onnx"), MODEL),
+    Reader("localizer", (*OTHER_LOCALIZER, "--start", "run"), MODEL),
+    Reader("rooms", (*OTHER_LOCALIZER, "--responses", "room.sofa"), ("room.sofa",)),
+    Reader("rooms", (*OTHER_LOCALIZER, "--responses", "room"), ("room/*",)),
+    Reader("rooms", (*OTHER_LOCALIZER, "--sounds", "sounds"), ("sounds/*/*",)),
+    Reader("forecaster", ("export", "run", "model.onnx"), MODEL),
     Reader("tables", TABLES, ("uci/*/data/*.txt",), waits=True),
     Reader("images", IMAGES, ("images/*",)),
-)
-"""Which are ready at once, but for a small fit."""
-HEAVY: tuple[Reader, ...] = (
     Reader("train", ("evaluate", "run"), ("run/*.json", WEIGHTS, "scenes/*.json", "scenes/*/test_*.csv")),
     Reader("old", ("evaluate", "run"), ("run/config.yaml", "run/config.json")),
     Reader("train", TRAIN, (*MODEL, "scenes/*.json", "scenes/*/train_0*.csv")),
@@ -120,7 +120,7 @@ HEAVY: tuple[Reader, ...] = (
     Reader("toy", TOY, ("out/**/*.json", "out/**/*.safetensors")),
     Reader("toy", ("export", RMCL, "model.onnx"), (f"{RMCL}/*",)),
 )
-"""Which need a training of each kind first."""
+"""Which take longer, or need a training of each kind first."""
 
 
 def make_worlds(worlds: Path, heavy: bool = True) -> tuple[Reader, ...]:

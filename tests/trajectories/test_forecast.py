@@ -179,6 +179,8 @@ def test_other_refusals(path, tmp_path, untrained):
     ):
         with pytest.raises(UserError, match=message):
             forecast_frame(Source(path), tmp_path / "out", forecaster=untrained, **settings)
+    with pytest.raises(UserError, match="/dev/zero: is no file"):
+        forecast_all(Source(Path("/dev/zero")), tmp_path / "out", forecaster=untrained)
     with pytest.raises(UserError, match="fps is -3"):
         forecast_frame(Source(path, fps=-3.0), tmp_path / "out", forecaster=untrained)
     lines = path.read_text().splitlines()

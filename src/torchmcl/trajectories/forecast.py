@@ -13,7 +13,7 @@ from torch import Tensor
 
 from torchmcl.errors import UserError
 from torchmcl.hypotheses import Hypotheses
-from torchmcl.runs.files import atomic, write_text
+from torchmcl.runs.files import atomic, check_file, write_text
 from torchmcl.runs.outputs import claim_outputs
 from torchmcl.trajectories.forecaster import Forecaster
 from torchmcl.trajectories.stream import Instant, Source, instant_at, instants
@@ -194,6 +194,7 @@ def _opened(stack: ExitStack, path: Path) -> IO[str]:
 
 
 def _lines(path: Path) -> int:
+    check_file(path)
     with path.open("rb") as stream:
         return sum(1 for _ in stream)
 
