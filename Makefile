@@ -13,7 +13,7 @@ demo: $(STAMP)
 # Types are checked beside the tests, which wait for other processes now and then.
 test: lint
 	sh tests/install_browser.sh
-	$(BIN)/mypy & types=$$!; OMP_NUM_THREADS=1 $(BIN)/pytest -q -n $(JOBS) --dist loadscope; tests=$$?; \
+	$(BIN)/mypy & types=$$!; OMP_NUM_THREADS=1 $(BIN)/pytest -q -n $(JOBS) --dist loadfile --no-loadscope-reorder; tests=$$?; \
 	wait $$types && exit $$tests
 
 lint: $(STAMP)

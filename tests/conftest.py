@@ -17,6 +17,22 @@ settings.register_profile("repeatable", deadline=None, derandomize=True)
 settings.load_profile("repeatable")
 torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS", "1")))
 
+SLOW = (
+    "test_documents", "web/test_page", "test_nothing_lost", "test_onnx", "test_examples", "test_shell",
+    "images/test_study", "test_regressor", "test_classifier", "test_ray", "test_simulate", "test_compiled",
+    "test_length", "test_several_processes", "toy/test_experiment", "experiments/test_study",
+    "experiments/test_train", "test_fit", "toy/test_outcomes",
+)  # fmt: skip
+"""Files of tests that take longest: the others fill the time that one process would wait for the other at the end."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    def place(item: pytest.Item) -> int:
+        found = (index for index, name in enumerate(SLOW) if item.path.as_posix().endswith(f"/{name}.py"))
+        return next(found, len(SLOW))
+
+    items.sort(key=place)
+
 
 @pytest.fixture(autouse=True)
 def _seeded() -> None:

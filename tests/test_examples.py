@@ -82,7 +82,7 @@ CLAIMS: dict[str, Callable[[dict[str, Any]], None]] = {
 
 
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
-def test_it_runs_and_shows_what_it_says(path, tmp_path, monkeypatch):
+def test_it_runs_and_shows_what_it_says(path, tmp_path, monkeypatch, unchecked):
     picture = tmp_path / "picture.png"
     monkeypatch.setattr(sys, "argv", [str(path), str(picture)])
     names = runpy.run_path(str(path), run_name="__main__")

@@ -54,8 +54,7 @@ def test_a_killed_worker_of_a_cluster_is_replaced_and_a_failure_named(tmp_path):
     cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 2, "include_dashboard": False})
     try:
         killer.start()
-        execute([joined], Ray(cluster.address))
-        broken = script(tmp_path, "broken", "raise ValueError('beta is -1')")
+        broken = script(tmp_path, "broken", "raise ValueError('beta is -1')", needs=(joined,))
         with pytest.raises(UserError, match=r"broken: failed, .*beta is -1.*; see .*broken\.log"):
             execute([broken], Ray(cluster.address))
     finally:
