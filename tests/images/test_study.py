@@ -3,13 +3,13 @@
 import json
 import math
 
-import jaxtyping
 import numpy as np
 import pytest
 import torch
 from rich.console import Console
 
 from mnist import replace_labels, write_set
+from shape_types import no_shape_types
 from torchmcl.classification import class_targets
 from torchmcl.distances import cross_entropy
 from torchmcl.errors import UserError
@@ -32,23 +32,19 @@ def digits():
 def measured(digits, tmp_path_factory):
     """One seed of each task, of the methods that a bound is about; shapes are checked by the other tests."""
     folder = tmp_path_factory.mktemp("study")
-    before = jaxtyping.config.jaxtyping_disable
-    jaxtyping.config.update("jaxtyping_disable", True)
     settings = {task: settings_of(digits, task) for task in ("few", "ambiguous")}
     settings["each pixel"] = settings_of(digits, "few", scaling="pixel")
-    found = {
-        name: {
-            method: run(folder / name, digits, settings[name], method, 0, lambda part: None)["measures"]
-            for method in methods
-        }
-        for name, methods in (
-            ("few", ("ensemble", "smcl", "cmcl", "vmcl", "rmcl")),
-            ("ambiguous", ("ensemble", "smcl")),
-            ("each pixel", ("ensemble", "cmcl")),
-        )
+    methods = {
+        "few": ("ensemble", "smcl", "cmcl", "vmcl", "rmcl"),
+        "ambiguous": ("ensemble", "smcl"),
+        "each pixel": ("ensemble", "cmcl"),
     }
-    jaxtyping.config.update("jaxtyping_disable", before)
-    return found
+
+    def measures(name: str, method: str) -> dict[str, float]:
+        return run(folder / name, digits, settings[name], method, 0, lambda part: None)["measures"]
+
+    with no_shape_types():
+        return {name: {method: measures(name, method) for method in methods[name]} for name in methods}
 
 
 def gap(measured, task, name, first, second):

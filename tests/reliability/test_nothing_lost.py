@@ -2,7 +2,6 @@
 
 import csv
 import errno
-import multiprocessing
 import os
 import random
 import resource
@@ -16,6 +15,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
+from forks import fork
 from reliability import killed
 from torchmcl import cli
 from torchmcl.errors import UserError
@@ -31,12 +31,8 @@ METHODS = {"rmcl_star": ["method=rmcl_star"], "ensemble": ["method=ie", "method.
 
 
 def start(moment, words):
-    """A process that trains and dies, forked from one that has imported everything once."""
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["torchmcl.experiments.train", "torchmcl.audio.simulate"])
-    process = context.Process(target=killed.main, args=(moment, words))
-    process.start()
-    return process
+    """A process that trains and dies."""
+    return fork(killed.main, moment, words)
 
 
 def same(first, second):
