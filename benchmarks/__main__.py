@@ -1,7 +1,8 @@
 """Run all benchmarks, or those named: `python -m benchmarks training transport`.
 
 `fuzz --cases N`, `kills --runs N`, `live --minutes N` and `uploads --cases N` are long tests with arguments of
-their own; `rooms SOUNDS` prints the table of the bundled localizer's card.
+their own; `coverage UCI` prints the table that the calibration of intervals is chosen by, `rooms SOUNDS` that of the
+bundled localizer's card.
 """
 
 import importlib
@@ -13,7 +14,7 @@ import torch
 import benchmarks
 from benchmarks import Row, show
 
-LONG_TESTS = ("fuzz", "kills", "live", "rooms", "uploads")
+LONG_TESTS = ("coverage", "fuzz", "kills", "live", "rooms", "uploads")
 
 
 def main(names: list[str]) -> int:

@@ -18,6 +18,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from torchmcl.errors import UserError
+from torchmcl.runs.progress import is_watched
 
 __all__ = ["Job", "Local", "Ray", "execute"]
 
@@ -99,7 +100,8 @@ def execute(jobs: Sequence[Job], on: Local | Ray | None = None) -> None:
         return
     on = on or Local()
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+    console = Console(stderr=True)
+    with Progress(*columns, console=console, transient=True, disable=not is_watched(console)) as bar:
         task = bar.add_task("runs", total=len(missing))
         run = _in_processes if isinstance(on, Local) else _in_ray
         run(missing, on, lambda: bar.advance(task))  # type: ignore[arg-type]

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-__all__ = ["Bar", "bar", "training_bar"]
+__all__ = ["Bar", "bar", "is_watched", "training_bar"]
 
 
 class Bar:
@@ -52,8 +52,17 @@ def bar(total: float, console: Console) -> Iterator[Bar]:
         The bar.
     """
     columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=console, transient=True) as progress:
+    with Progress(*columns, console=console, transient=True, disable=not is_watched(console)) as progress:
         yield Bar(progress, progress.add_task("", total=total))
+
+
+def is_watched(console: Console) -> bool:
+    """Whether a bar can move there: in a terminal or a notebook, not in a file, which would get empty lines.
+
+    Args:
+        console: Where it would be shown.
+    """
+    return console.is_terminal or console.is_jupyter
 
 
 @contextmanager
