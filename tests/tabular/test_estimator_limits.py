@@ -12,7 +12,7 @@ from sklearn.model_selection import GridSearchCV, cross_val_predict
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from torchmcl import MCLRegressor, great_circle
+from torchmcl import MCLClassifier, MCLRegressor, great_circle
 from torchmcl.tabular import scorers
 
 RANDOM = np.random.default_rng(0)
@@ -47,6 +47,36 @@ def test_any_magnitude_of_y_is_right(scale):
 def test_any_magnitude_of_inputs_is_finite():
     for changed in (X * 1e154, X * 1e-200, np.where(X[3, 0] == X, 1e200, X)):
         assert np.isfinite(small().fit(changed, Y).predict(changed)).all()
+
+
+def test_one_outlier_leaves_the_score_finite():
+    for outlier in (1e200, -1e300):
+        y = np.where(Y[3] == Y, outlier, Y)
+        model = small().fit(X, y)
+        assert np.isfinite(model.predict(X)).all()
+        assert np.isfinite(model.score(X, y))
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [{"n_hypotheses": 10**9}, {"hidden": (10**9,)}, {"hidden": (10**5,) * 3}, {"hidden": (8,) * 10**6}],
+)
+@pytest.mark.parametrize("kind", [MCLRegressor, MCLClassifier])
+def test_networks_that_would_fill_the_memory_are_refused(kind, settings):
+    with pytest.raises(ValueError, match=r"n_hypotheses.* hidden.* at most"):
+        kind(**settings).fit(X, Y > 0)
+
+
+def test_as_many_members_would_fill_the_memory():
+    with pytest.raises(ValueError, match=r"members.* at most"):
+        small(members=10**8).fit(X, Y)
+
+
+@pytest.mark.parametrize("seed", [-1, 2**70, "x", 1.5])
+@pytest.mark.parametrize("kind", [MCLRegressor, MCLClassifier])
+def test_a_seed_that_is_none_is_named(kind, seed):
+    with pytest.raises(ValueError, match="random_state"):
+        kind(random_state=seed, max_epochs=1).fit(X, Y > 0)
 
 
 def test_a_failed_refit_leaves_everything_as_it_was():

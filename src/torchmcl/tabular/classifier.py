@@ -10,7 +10,7 @@ import torch
 from jaxtyping import Float
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin
-from sklearn.utils import assert_all_finite, check_random_state
+from sklearn.utils import assert_all_finite
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, column_or_1d
 from torch import Tensor, nn
@@ -29,7 +29,7 @@ from torchmcl.tabular.preparation import validated_table
 from torchmcl.tabular.recipe import DECAY, batch_size_for, epochs_for, own_networks
 from torchmcl.tabular.regressor import _unchanged_on_failure
 from torchmcl.tabular.rows import Rows, merge, read_weights
-from torchmcl.tabular.settings import check_training
+from torchmcl.tabular.settings import check_size, check_training, read_seed
 from torchmcl.tabular.targets import Targets
 from torchmcl.training import Fitted, Hardware, Loss, Optimization, cosine, fit
 
@@ -160,7 +160,7 @@ class MCLClassifier(Shared, ClassifierMixin, BaseEstimator):
         with _unchanged_on_failure(self):
             rows = self._read(X, y, sample_weight)
             self.columns_ = Columns.fit(rows.table, rows.weights)
-            seed = int(check_random_state(self.random_state).randint(2**31))
+            seed = read_seed(self.random_state)
             inputs = torch.from_numpy(self.columns_.apply(rows.table))
             labels = torch.from_numpy(rows.targets.values[:, 0, 0]).long()
             weights = None if (rows.weights == rows.weights[0]).all() else torch.from_numpy(rows.weights)
@@ -353,6 +353,7 @@ class MCLClassifier(Shared, ClassifierMixin, BaseEstimator):
     def check_settings(self) -> None:
         """Raise a `ValueError` or `TypeError` that names a setting that is wrong."""
         check_training(self)
+        check_size(self.n_hypotheses, (*self.hidden, 1))
         check_choice("loss", self.loss, ("cmcl", "rmcl", "mcl", "ensemble"))
         check_choice("scores", self.scores, ("sigmoid", "softmax"))
         if self.beta is not None:

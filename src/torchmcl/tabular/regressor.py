@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, RegressorMixin
-from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 from torch import nn
 
@@ -24,8 +23,7 @@ from torchmcl.tabular.predictions import Predictions
 from torchmcl.tabular.preparation import Preparation, prepare
 from torchmcl.tabular.recipe import MEMBERS, Trained, train_members
 from torchmcl.tabular.rows import read_weights
-from torchmcl.tabular.scaling import Standard
-from torchmcl.tabular.settings import check_settings, is_directional
+from torchmcl.tabular.settings import check_settings, is_directional, read_seed
 
 __all__ = ["MCLRegressor"]
 
@@ -179,7 +177,7 @@ class MCLRegressor(Predictions, Shared, RegressorMixin, BaseEstimator):
         check_settings(self)
         with _unchanged_on_failure(self):
             prepared = prepare(self, X, y, sample_weight, eval_set)
-            seed = int(check_random_state(self.random_state).randint(2**31))
+            seed = read_seed(self.random_state)
             members = self.members or (MEMBERS if self.loss == "energy" else 1)
             fraction = self.validation_fraction if prepared.validation is None else 0.0
             folds = ring(len(prepared.rows), members, fraction, seed)
@@ -232,9 +230,10 @@ class MCLRegressor(Predictions, Shared, RegressorMixin, BaseEstimator):
         row, _ = targets.active.nonzero()
         weights = read_weights(sample_weight, len(mean))[row]
         present = targets.values[targets.active]
-        # Squares of very large numbers are infinite, so all are standardized first.
-        standard = Standard.fit(present, weights)
-        true, expected = standard.apply(present), standard.apply(mean[row])
+        # Squares of very large numbers are infinite, so all are divided by the largest first.
+        largest = np.maximum(np.abs(present).max(axis=0), np.abs(mean[row]).max(axis=0))
+        largest = np.where(largest > 0, largest, 1.0)
+        true, expected = present / largest, mean[row] / largest
         residual = np.average((true - expected) ** 2, axis=0, weights=weights)
         total = np.average((true - np.average(true, axis=0, weights=weights)) ** 2, axis=0, weights=weights)
         explained = 1 - residual / np.where(total > 0, total, 1.0)

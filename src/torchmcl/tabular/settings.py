@@ -1,8 +1,10 @@
 """What `MCLRegressor` and `MCLClassifier` may be told; everything else is refused by name."""
 
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any
 
+from sklearn.utils import check_random_state
 from torch import nn
 
 from torchmcl.assignment import winner_takes_all
@@ -11,7 +13,10 @@ from torchmcl.errors import check_choice, check_integer, check_number
 from torchmcl.tabular.network import ACTIVATIONS
 from torchmcl.tabular.objectives import LOSSES
 
-__all__ = ["DIRECTIONAL", "check_settings", "check_training", "is_directional"]
+__all__ = ["DIRECTIONAL", "check_settings", "check_size", "check_training", "is_directional", "read_seed"]
+
+MOST_UNITS, MOST_WEIGHTS = 1_000_000, 200_000_000
+"""Of all members together."""
 
 DIRECTIONAL = (great_circle, great_circle_swapped, chordal)
 """Distances of directions (azimuth, elevation), whose angles must not be shifted or scaled."""
@@ -32,6 +37,7 @@ def check_settings(model: Any) -> None:
     if not (model.network is None or isinstance(model.network, nn.Module) or callable(model.network)):
         raise TypeError(f"network must be None, a module or a function that makes one, got {model.network!r}")
     _check_loss(model)
+    check_size(model.members or 1, (*model.hidden, model.n_hypotheses))
 
 
 def check_training(model: Any) -> None:
@@ -48,6 +54,36 @@ def check_training(model: Any) -> None:
         raise TypeError(f"device must be a name such as 'auto', 'cpu' or 'cuda', got {model.device!r}")
     if not isinstance(model.progress, bool):
         raise TypeError(f"progress must be True or False, got {model.progress!r}")
+
+
+def check_size(copies: int, widths: Sequence[int]) -> None:
+    """Refuse networks that would fill the memory, before they are made.
+
+    Args:
+        copies: Of the network.
+        widths: Of its layers.
+    """
+    units = copies * sum(widths)
+    weights = copies * sum(a * b for a, b in pairwise(widths))
+    if units > MOST_UNITS or weights > MOST_WEIGHTS:
+        raise ValueError(
+            f"members, n_hypotheses and hidden make {units:,} units and {weights:,} weights, "
+            f"must be at most {MOST_UNITS:,} and {MOST_WEIGHTS:,}"
+        )
+
+
+def read_seed(random_state: Any) -> int:
+    """The seed of a training; what is none is named.
+
+    Args:
+        random_state: As everywhere in scikit-learn.
+    """
+    try:
+        return int(check_random_state(random_state).randint(2**31))
+    except ValueError:
+        raise ValueError(
+            f"random_state must be None, a generator or an integer from 0 to {2**32 - 1}, got {random_state!r}"
+        ) from None
 
 
 def is_directional(model: Any) -> bool:
