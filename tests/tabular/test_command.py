@@ -16,6 +16,7 @@ from playwright.sync_api import sync_playwright
 
 from foreign import mutate
 from forks import execute
+from torchmcl import MCLRegressor
 from torchmcl.errors import UserError
 from torchmcl.runs.jobs import Local
 from torchmcl.tabular.command import FitSettings, fit_table, predict_table
@@ -97,13 +98,25 @@ def test_prediction_writes_one_line_for_each_row(table, run, tmp_path):
         ({"targets": ("y", "y")}, "'y' is named twice"),
         ({"group": "nothing"}, "has no column 'nothing'"),
         ({"test_fraction": 0.0}, "--test-fraction 0.0: must be above 0"),
+        ({"target_transform": "log"}, "--target-transform log: must be auto or yeo-johnson"),
     ],
 )
 def test_mistakes(table, tmp_path, changes, message):
-    settings = FitSettings(**{"data": str(table), "targets": ("y",), **changes})
     with pytest.raises(UserError, match=message):
-        fit_table(settings, tmp_path / "run", progress=False)
+        fit_table(
+            FitSettings(**{"data": str(table), "targets": ("y",), **changes}),
+            tmp_path / "run",
+            progress=False,
+        )
     assert not (tmp_path / "run").exists()
+
+
+def test_a_skewed_target_is_transformed_where_asked(table, tmp_path):
+    settings = FitSettings(
+        str(table), ("y",), members=1, hypotheses=2, epochs=1, target_transform="yeo-johnson"
+    )
+    fit_table(settings, tmp_path / "run", progress=False)
+    assert MCLRegressor.load(tmp_path / "run").target_transform_ == "yeo-johnson"
 
 
 @pytest.mark.parametrize(

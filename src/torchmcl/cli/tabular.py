@@ -23,6 +23,12 @@ def fit(
     epochs: Annotated[
         int | None, typer.Option(help="At most; otherwise chosen by the number of rows.", min=1)
     ] = None,
+    target_transform: Annotated[
+        str | None,
+        typer.Option(
+            help="For a skewed target: `yeo-johnson`, or `auto`, which trains twice and keeps the better."
+        ),
+    ] = None,
     seed: Seed = 0,
 ) -> None:
     """Train on a table: a distribution for each row, with intervals that hold their coverage.
@@ -39,7 +45,9 @@ def fit(
     from torchmcl.tabular.command import FitSettings, fit_table
     from torchmcl.tabular.report import terminal_table
 
-    settings = FitSettings(str(data), tuple(target), group, test_fraction, members, hypotheses, epochs, seed)
+    settings = FitSettings(
+        str(data), tuple(target), group, test_fraction, members, hypotheses, epochs, target_transform, seed
+    )
     found = fit_table(settings, out)
     for table in terminal_table(found):
         Console().print(table.terminal())

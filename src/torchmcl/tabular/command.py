@@ -38,6 +38,7 @@ class FitSettings:
         members: As in `MCLRegressor`; `None` for its default.
         hypotheses: K, for each member.
         epochs: At most; `None` for the default by the number of rows.
+        target_transform: `"auto"` or `"yeo-johnson"`, as in `MCLRegressor`; `None` for none.
         seed: Of the split and the training.
     """
 
@@ -48,11 +49,14 @@ class FitSettings:
     members: int | None = None
     hypotheses: int = 10
     epochs: int | None = None
+    target_transform: str | None = None
     seed: int = 0
 
     def __post_init__(self) -> None:
         if not 0 <= self.seed < 2**32:
             raise UserError(f"--seed must be 0 to {2**32 - 1}, got {self.seed}")
+        if self.target_transform not in (None, "auto", "yeo-johnson"):
+            raise UserError(f"--target-transform {self.target_transform}: must be auto or yeo-johnson")
 
 
 def fit_table(settings: FitSettings, out: Path, progress: bool = True) -> dict[str, Any]:
@@ -241,6 +245,7 @@ def _estimator(settings: FitSettings) -> MCLRegressor:
         n_hypotheses=settings.hypotheses,
         members=settings.members,
         max_epochs=settings.epochs,
+        target_transform=settings.target_transform,
         random_state=settings.seed,
         progress=False,
     )
