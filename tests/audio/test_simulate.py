@@ -160,11 +160,11 @@ def test_killed_and_restarted_it_makes_the_same_folder(tmp_path):
     (tmp_path / "run.py").write_text(script)
     process = subprocess.Popen([sys.executable, tmp_path / "run.py"], stderr=subprocess.DEVNULL)
     deadline = time.monotonic() + 300
-    while len(list((tmp_path / "killed").rglob("*.csv"))) < enough and time.monotonic() < deadline:
+    while len(list((tmp_path / "killed").rglob("[!.]*.csv"))) < enough and time.monotonic() < deadline:
         time.sleep(0.001)
     process.kill()
     process.wait()
-    finished = list((tmp_path / "killed").rglob("*.csv"))
+    finished = list((tmp_path / "killed").rglob("[!.]*.csv"))
     assert 0 < len(finished) < len(chosen.specs)
     for description in finished:
         audio = f"{description.parent.name.replace('desc', 'wav')}_30db/{description.stem}.wav"
