@@ -4,6 +4,7 @@ import re
 import subprocess
 import sys
 import tomllib
+import warnings
 from pathlib import Path
 
 import pytest
@@ -192,3 +193,13 @@ def test_an_unknown_missing_module_is_a_bug_and_shows_where(monkeypatch):
     monkeypatch.setattr(sys, "argv", ["torchmcl", "doctor"])
     with pytest.raises(ModuleNotFoundError):
         cli.main()
+
+
+@pytest.mark.filterwarnings("default")
+def test_a_warning_is_one_sentence(monkeypatch, capsys):
+    monkeypatch.setattr(
+        cli, "_run", lambda received: warnings.warn("few rows", UserWarning, stacklevel=1) or 0
+    )
+    with pytest.raises(SystemExit):
+        cli.main()
+    assert capsys.readouterr().err == "torchmcl: few rows\n"

@@ -6,6 +6,7 @@ A group is a module with a tuple `COMMANDS` of functions. To add one, add its mo
 import signal
 import sys
 import threading
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Annotated, Any
@@ -67,8 +68,14 @@ def root(
 
 def main() -> None:
     """Run the command line; wrong input ends with one sentence and exit code 2, a signal with 128 and its number."""
-    with _terminable() as received:
+    with _terminable() as received, warnings.catch_warnings():
+        warnings.showwarning = _remark
         sys.exit(_run(received))
+
+
+def _remark(message: Warning | str, *about: Any, **more: Any) -> None:
+    """A warning as one sentence, without the line of the program that it comes from."""
+    _say(str(message))
 
 
 @contextmanager
@@ -118,8 +125,12 @@ LONGEST = 2000
 
 
 def _refuse(sentence: str) -> int:
+    _say(sentence)
+    return 2
+
+
+def _say(sentence: str) -> None:
     shown = "".join(each if each.isprintable() else ascii(each)[1:-1] for each in sentence)
     if len(shown) > LONGEST:
         shown = f"{shown[: LONGEST // 2]} ... {shown[-LONGEST // 2 :]}"
     print(f"torchmcl: {shown}", file=sys.stderr)
-    return 2
