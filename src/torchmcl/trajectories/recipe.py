@@ -72,7 +72,7 @@ class Recipe:
     augmentation: Augmentation = field(default_factory=Augmentation)
     end: float = 0.5
     scores: float = 0.1
-    steps: int = 2600
+    steps: int = 5200
     batch_size: int = 256
     learning_rate: float = 3e-3
     weight_decay: float = 0.01
