@@ -87,6 +87,9 @@ def test_command_says_what_is_wrong_in_one_sentence(tmp_path, monkeypatch, capsy
     text.write_text("hello")
     assert call(monkeypatch, text) == 2
     assert capsys.readouterr().err == f"torchmcl: {text}: not a sound file (Format not recognised)\n"
+    soundfile.write(tmp_path / "slow.wav", np.zeros((10, 4)), 1)
+    assert call(monkeypatch, tmp_path / "slow.wav") == 2
+    assert "slow.wav: the sample rate is 1 Hz, must be 8000 to 768000 Hz" in capsys.readouterr().err
 
 
 def test_help_has_an_example(monkeypatch, capsys):

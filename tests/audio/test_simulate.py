@@ -275,7 +275,7 @@ def test_folders_that_are_something_else_are_left_alone(tmp_path, made):
     with pytest.raises(UserError, match=r"simulation\.json: is not a description of simulated recordings"):
         simulate(tmp_path / "mine", TINY)
     assert (tmp_path / "mine" / "thesis.tex").read_text() == "important"
-    with pytest.raises(UserError, match="workers is 0, it must be at least 1"):
+    with pytest.raises(UserError, match="workers is 0, must be at least 1"):
         simulate(tmp_path / "none", TINY, workers=0)
 
 
@@ -294,7 +294,11 @@ def test_the_command_makes_recordings_and_prints_the_overlaps(tmp_path, made):
         (["--condition", "dry"], "condition is 'dry', it must be one of anechoic, reverberant, mixed"),
         (["--layout", "wav"], "layout is 'wav', it must be one of tut, dcase19"),
         (["--duration", "0"], "duration is 0, it must be between 1 and 3600"),
-        (["--workers", "0"], "workers is 0, it must be at least 1"),
+        (["--workers", "0"], "workers is 0, must be at least 1"),
+        (
+            ["--workers", "99999"],
+            f"workers is 99999, must be at most {8 * (os.cpu_count() or 1)}, eight for each core",
+        ),
         (["--events", "/nowhere"], "/nowhere: there is no such folder of sounds"),
     ],
 )

@@ -107,7 +107,7 @@ def test_version(monkeypatch, capsys):
         (["simulate", "x", "--layout", "y"], "layout is 'y', it must be"),
         (["simulate", "x", "--events", "nowhere"], "nowhere: "),
         (["simulate", "x", "--sample-rate", "0"], "sample_rate is 0, it must be"),
-        (["simulate", "x", "--workers", "0"], "workers is 0, it must be at least 1"),
+        (["simulate", "x", "--workers", "0"], "workers is 0, must be at least 1"),
         (["simulate", "/dev/null/x"], "/dev/null/x: "),
         (["toy", "--seeds", "0"], "--seeds must be"),
         (["toy", "--seed", "-1"], "--seed must be 0 to 4294967295, got -1"),

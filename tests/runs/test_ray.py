@@ -2,6 +2,7 @@
 
 import os
 import signal
+import socket
 import sys
 import threading
 import time
@@ -77,7 +78,12 @@ def test_what_is_done_needs_no_ray(tmp_path, monkeypatch):
 
 def test_options_name_a_place():
     assert place("local", None, 3) == Local(3)
-    assert place("ray", "head:6379", 2) == Ray("head:6379", 2)
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        address = f"127.0.0.1:{listening.getsockname()[1]}"
+        assert place("ray", address, 2) == Ray(address, 2)
+    for wrong in (address, "head", ":", "127.0.0.1:99999", "\udc80:1"):
+        with pytest.raises(UserError, match=r"^--address"):
+            place("ray", wrong, None)
     with pytest.raises(UserError, match="--on is 'slurm', must be local or ray"):
         place("slurm", None, None)
     with pytest.raises(UserError, match="--address is of a Ray cluster: say --on ray as well"):

@@ -11,6 +11,7 @@ from rich.table import Table
 
 from torchmcl.audio.datasets import Problem, Recording, open_sound, read_dataset, read_recording
 from torchmcl.audio.foa import Convention, detect_normalization
+from torchmcl.audio.streaming import check_rate
 from torchmcl.audio.targets import overlap_shares
 from torchmcl.errors import UserError
 from torchmcl.runs.files import atomic, write_json
@@ -163,6 +164,8 @@ def inspect(
 
     path, out = Path(path), Path(out)
     recordings, left_out = _read(path, skip_broken)
+    for recording in recordings:
+        check_rate(recording.sample_rate, f"{recording.audio}: the sample rate")
     summary = summarize(recordings)
     show(summary, str(path), left_out)
     shown = max(recordings, key=lambda r: (r.overlap, bool(r.events)))

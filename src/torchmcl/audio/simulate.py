@@ -27,6 +27,7 @@ from torchmcl.audio.datasets import LAYOUTS, RecordingSpec
 from torchmcl.audio.scenes import SceneSettings, compose, description, render
 from torchmcl.errors import UserError
 from torchmcl.runs.files import atomic, locked, sweep, write_json, write_text
+from torchmcl.runs.jobs import check_workers
 
 __all__ = ["simulate"]
 
@@ -49,8 +50,7 @@ def simulate(out: str | Path, settings: SceneSettings, workers: int = 1, progres
     Returns:
         How many recordings were made.
     """
-    if workers < 1:
-        raise UserError(f"workers is {workers}, it must be at least 1")
+    check_workers(workers)
     out = Path(out)
     if not (out / SETTINGS).exists():
         # Before a list of all of them is made, which takes long where they are many.

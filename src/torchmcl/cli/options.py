@@ -24,11 +24,13 @@ Settings = Annotated[
 
 def place(on: str, address: str | None, workers: int | None) -> "Local | Ray":
     """Where many runs are done, from `--on`, `--address` and `--workers`."""
-    from torchmcl.runs.jobs import Local, Ray
+    from torchmcl.runs.jobs import Local, Ray, check_address
 
     if on not in ("local", "ray"):
         raise UserError(f"--on is {on!r}, must be local or ray")
     if address is not None and on != "ray":
         raise UserError("--address is of a Ray cluster: say --on ray as well")
+    if address is not None:
+        check_address(address)
     many = {} if workers is None else {"workers": workers}
     return Local(**many) if on == "local" else Ray(address, **many)

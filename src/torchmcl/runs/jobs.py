@@ -20,7 +20,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from torchmcl.errors import UserError
 from torchmcl.runs.progress import is_watched
 
-__all__ = ["Job", "Local", "Ray", "execute"]
+__all__ = ["Job", "Local", "Ray", "check_address", "check_workers", "execute"]
 
 RETRIES = 3
 """How often a job is begun again whose Ray worker was lost; it goes on from its last checkpoint."""
@@ -69,8 +69,7 @@ class Local:
     workers: int = field(default_factory=lambda: os.cpu_count() or 1)
 
     def __post_init__(self) -> None:
-        if self.workers < 1:
-            raise UserError(f"workers is {self.workers}, must be at least 1")
+        check_workers(self.workers)
 
 
 @dataclass(frozen=True)
@@ -84,6 +83,22 @@ class Ray:
 
     address: str | None = None
     workers: int = field(default_factory=lambda: os.cpu_count() or 1)
+
+    def __post_init__(self) -> None:
+        check_workers(self.workers)
+
+
+def check_workers(workers: int) -> None:
+    """Refuse numbers of processes that would fill the memory.
+
+    Args:
+        workers: At a time; at most eight for each core.
+    """
+    most = 8 * (os.cpu_count() or 1)
+    if workers < 1:
+        raise UserError(f"workers is {workers}, must be at least 1")
+    if workers > most:
+        raise UserError(f"workers is {workers}, must be at most {most}, eight for each core")
 
 
 def execute(jobs: Sequence[Job], on: Local | Ray | None = None) -> None:
@@ -216,7 +231,7 @@ def _cluster(on: Ray) -> Iterator[Any]:
     except ImportError:
         raise UserError("--on ray needs Ray: pip install 'torchmcl[cluster]'") from None
     if on.address is not None:
-        _check_address(on.address)
+        check_address(on.address)
     own: dict[str, Any] = {"num_cpus": on.workers, "include_dashboard": False} if on.address is None else {}
     try:
         ray.init(on.address or "local", log_to_driver=False, logging_level=logging.ERROR, **own)
@@ -230,13 +245,19 @@ def _cluster(on: Ray) -> Iterator[Any]:
         ray.shutdown()
 
 
-def _check_address(address: str) -> None:
-    """Find out at once whether somebody listens; Ray itself would try for minutes."""
+def check_address(address: str) -> None:
+    """Find out at once whether somebody listens; Ray itself would try for minutes.
+
+    Args:
+        address: HOST:PORT of a cluster.
+    """
     host, _, port = address.removeprefix("ray://").rpartition(":")
     if not host or not port.isdigit() or not 0 < int(port) < 65536:
         raise UserError(f"--address is {address!r}, must be HOST:PORT")
     try:
         socket.create_connection((host, int(port)), CONNECT_SECONDS).close()
+    except UnicodeError:
+        raise UserError(f"--address is {address!r}, must be HOST:PORT") from None
     except OSError as error:
         raise UserError(f"--address {address}: no Ray cluster there ({error.strerror or error})") from None
 
