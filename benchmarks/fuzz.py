@@ -15,6 +15,8 @@ import foreign
 import surface
 import worlds
 
+KINDS = ("arguments", "lines", "files")
+
 
 class Tally:
     """What happened to the cases of one kind."""
@@ -40,28 +42,40 @@ class Tally:
 
 
 def main(words: list[str]) -> int:
-    """Run so many cases, of all three kinds; 1 if anything ends badly."""
+    """Run so many cases, of all three kinds or of some; 1 if anything ends badly."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks fuzz")
     parser.add_argument("--cases", type=int, default=300)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--kind", choices=KINDS, action="append")
     chosen = parser.parse_args(words)
+    kinds = chosen.kind or list(KINDS)
     draw = random.Random(chosen.seed)
+    left, bad = chosen.cases, 0
+    if "arguments" in kinds:
+        count, bad = _arguments(draw, left if kinds == ["arguments"] else left // 2)
+        left -= count
+    commandline.ready()
+    commandline.small_toy()
+    lines = 0 if "lines" not in kinds else left // 2 if "files" in kinds else left
+    files = left - lines if "files" in kinds else 0
+    with tempfile.TemporaryDirectory() as place:
+        for name, cases, run in (("command lines", lines, _lines), ("files", files, _files)):
+            if cases:
+                tally = run(draw, cases, Path(place))
+                bad += len(tally.complaints)
+                print(f"{cases} {name}, seed {chosen.seed}: {tally}", flush=True)
+    return int(bool(bad))
+
+
+def _arguments(draw: random.Random, most: int) -> tuple[int, int]:
+    """All arguments where there may be so many, otherwise a part; how many were tried, and how many end badly."""
     everything = list(surface.cases())
-    some = everything if len(everything) <= chosen.cases // 2 else draw.sample(everything, chosen.cases // 3)
+    some = everything if len(everything) <= most else draw.sample(everything, most * 2 // 3)
     wrong = [found for case in some if (found := surface.complaint(case))]
     print(
         "\n".join([*wrong, f"{len(some)} arguments of {len(everything)}: {len(wrong)} end badly"]), flush=True
     )
-    commandline.ready()
-    commandline.small_toy()
-    lines = (chosen.cases - len(some)) // 2
-    files = chosen.cases - len(some) - lines
-    with tempfile.TemporaryDirectory() as place:
-        spoken = _lines(draw, lines, Path(place))
-        print(f"{lines} command lines, seed {chosen.seed}: {spoken}", flush=True)
-        read = _files(draw, files, Path(place))
-        print(f"{files} files, seed {chosen.seed}: {read}")
-    return int(bool(wrong or spoken.complaints or read.complaints))
+    return len(some), len(wrong)
 
 
 def _lines(draw: random.Random, cases: int, place: Path) -> Tally:
@@ -77,7 +91,7 @@ def _lines(draw: random.Random, cases: int, place: Path) -> Tally:
 
 def _files(draw: random.Random, cases: int, place: Path) -> Tally:
     tally, valid = Tally(), place / "worlds"
-    readers = worlds.make_worlds(valid) if cases else ()
+    readers = worlds.make_worlds(valid)
     for number in range(cases):
         case = foreign.draw_case(draw, readers, valid)
         tally.add(*foreign.complaint(case, valid, place / f"file{number}"))

@@ -171,7 +171,7 @@ def damaged_json(draw: random.Random, text: str) -> tuple[str, str]:
 def _damaged_table(draw: random.Random, text: str) -> tuple[str, str]:
     between = next((mark for mark in (",", "\t", " ") if mark in text), " ")
     rows = [line.split(between) for line in text.splitlines()]
-    row = draw.choice([0, 1, len(rows) // 2, len(rows) - 1])
+    row = min(draw.choice([0, 1, len(rows) // 2, len(rows)]), len(rows) - 1)
     column = draw.randrange(len(rows[row]))
     kind = draw.randrange(6)
     cell = draw.choice(CELLS)

@@ -44,6 +44,11 @@ AT_ONCE = {
     "the root folder, forecast": ("forecast", "tracks.txt", "--out", "/"),
     "the root folder, classify": ("classify", "--out", "/"),
     "an undecodable name": ("localize", os.fsdecode(b"\xff.wav")),
+    "an undecodable folder": ("simulate", os.fsdecode(b"\xff"), "--recordings", "2", "--duration", "1"),
+    "machines without a cluster": ("train", "scale=smoke", "trainer.nodes=2", "run=r"),
+    "data that are not there, study": ("study", "table1", "scale=paper", "data=ansyn", "data.folder=nowhere"),
+    "more voices than the disk holds": ("train-localizer", "run", "--voices", "1000000"),
+    "more hypotheses than the memory holds": ("fit", "table.csv", "--target", "y", "--hypotheses", "100000000"),
     "two of one name": ("localize", "x.wav", "below/x.wav", "--out", "out"),
 }  # fmt: skip
 

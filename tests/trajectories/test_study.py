@@ -8,6 +8,7 @@ import torch
 
 from torchmcl.errors import UserError
 from torchmcl.trajectories import command, folds, study
+from torchmcl.trajectories.command import Study
 from torchmcl.trajectories.evaluation import MEASURED, constant_velocity, evaluate
 from torchmcl.trajectories.folds import HELD_OUT, SCENES, every_video, read_windows, shared_rows
 from torchmcl.trajectories.measures import min_ade
@@ -248,3 +249,10 @@ def test_refusals(benchmark, tmp_path):
 def test_recipes_are_equally_long():
     assert len({recipe.steps for recipe in RECIPES.values()}) == 1
     assert recipe_named(DEFAULT, 7).steps == 7
+
+
+@pytest.mark.parametrize("settings", [{"seeds": 10**9}, {"seeds": 0}, {"steps": (10**12,)}, {"steps": (0,)}])
+def test_studies_that_would_never_end_are_refused(settings, tmp_path):
+    [name] = settings
+    with pytest.raises(UserError, match=f"^--{name} must be 1 to"):
+        Study(tmp_path, **settings)

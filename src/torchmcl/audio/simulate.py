@@ -3,7 +3,6 @@
 import json
 import multiprocessing
 import os
-import shutil
 import signal
 import threading
 from collections.abc import Callable, Iterator, Sequence
@@ -26,7 +25,7 @@ from torchmcl.audio.clips import Clip, deal, folder_clips, synthesized_clips
 from torchmcl.audio.datasets import LAYOUTS, RecordingSpec
 from torchmcl.audio.scenes import SceneSettings, compose, description, render
 from torchmcl.errors import UserError
-from torchmcl.runs.files import atomic, locked, sweep, write_json, write_text
+from torchmcl.runs.files import atomic, check_space, locked, sweep, write_json, write_text
 from torchmcl.runs.jobs import check_workers
 
 __all__ = ["simulate"]
@@ -236,8 +235,4 @@ def _sweep(out: Path, settings: SceneSettings) -> None:
 
 
 def _check_space(out: Path, settings: SceneSettings, count: int) -> None:
-    needed = count * settings.samples * 8
-    there = next(folder for folder in (out, *out.absolute().parents) if folder.is_dir())
-    free = shutil.disk_usage(there).free
-    if needed > free:
-        raise UserError(f"{out}: {needed / 1e6:.0f} MB are needed there, {free / 1e6:.0f} MB are free")
+    check_space(out, count * settings.samples * 8)

@@ -30,7 +30,7 @@ from torchmcl.distances import great_circle
 from torchmcl.errors import UserError
 from torchmcl.hypotheses import Hypotheses
 from torchmcl.losses import rmcl_loss, transport_loss
-from torchmcl.runs.files import locked, read_json, write_json
+from torchmcl.runs.files import check_space, locked, read_json, write_json
 from torchmcl.runs.folder import check_place
 from torchmcl.runs.records import from_plain
 from torchmcl.training import Hardware, Optimization, fit
@@ -51,6 +51,8 @@ BUSY = "another process is training there; wait for it, or choose another folder
 COUNT_WEIGHT = 0.2
 MOST = 1_000_000
 """Of anything that is counted in the settings."""
+VOICE_BYTES = 2_600_000
+"""Of a voice of 20 s."""
 STEPS = 50
 """Steps of an epoch, after which the training can be resumed."""
 
@@ -139,6 +141,8 @@ def train_localizer(
     """
     out = Path(out)
     check_place(out, SETTINGS)
+    if not (out / SETTINGS).exists():
+        check_space(out, settings.voices * VOICE_BYTES)
     with locked(out, BUSY):
         _claim(out, settings)
         if (out / METRICS).is_file():

@@ -99,6 +99,8 @@ def _terminable() -> Iterator[list[int]]:
 
 def _run(received: list[int]) -> int:
     try:
+        for word in sys.argv[1:]:
+            word.encode()
         code = app(sys.argv[1:] or ["--help"], standalone_mode=False)
         if code == 130:  # typer returns this code after Ctrl-C
             raise KeyboardInterrupt
@@ -112,6 +114,12 @@ def _run(received: list[int]) -> int:
         if sentence is None:
             raise
         return _refuse(sentence)
+    except UnicodeEncodeError as error:
+        if error.reason != "surrogates not allowed":
+            raise
+        return _refuse(
+            f"{error.object[max(error.start - 100, 0) : error.end + 100]}: is no name in UTF-8, rename it"
+        )
     except OSError as error:
         where = f"{error.filename}: " if error.filename else ""
         return _refuse(f"{where}{error.strerror or error}")

@@ -19,7 +19,15 @@ from torchmcl.hypotheses import Hypotheses
 from torchmcl.losses import mcl_loss, pit_loss, rmcl_loss, transport_loss
 from torchmcl.training import Loss, Schedule, constant, cosine, flat_cosine
 
-__all__ = ["build_data", "build_loss", "build_network", "build_schedule", "describe_network", "open_data"]
+__all__ = [
+    "build_data",
+    "build_loss",
+    "build_network",
+    "build_schedule",
+    "check_data",
+    "describe_network",
+    "open_data",
+]
 
 
 def build_data(config: Config, *, workers: int = 1, progress: bool = True) -> AudioDataModule:
@@ -33,6 +41,7 @@ def build_data(config: Config, *, workers: int = 1, progress: bool = True) -> Au
     Returns:
         Training, validation and test chunks.
     """
+    check_data(config)
     data = config.data
     folder = _data_folder(data)
     if data.condition is not None:
@@ -49,6 +58,17 @@ def build_data(config: Config, *, workers: int = 1, progress: bool = True) -> Au
         )
         simulate(folder, settings, workers=workers, progress=progress)
     return _data_module(config, folder, data.cache)
+
+
+def check_data(config: Config) -> None:
+    """Refuse a folder that is not there, unless its scenes are simulated.
+
+    Args:
+        config: The settings of the run.
+    """
+    folder = _data_folder(config.data)
+    if config.data.condition is None and not folder.is_dir():
+        raise UserError(f"{folder}: no such folder")
 
 
 def open_data(config: Config) -> AudioDataModule:

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from torchmcl.errors import UserError
-from torchmcl.experiments.build import build_data
+from torchmcl.experiments.build import build_data, check_data
 from torchmcl.experiments.compose import compose_config
 from torchmcl.experiments.config import Config, change, read_method, to_plain
 from torchmcl.experiments.figures import Result
@@ -111,9 +111,11 @@ def run_study(
     names = list(STUDIES) if name == "all" else [name]
     panels = {each: compose_panels(each, words) for each in names}
     changes = _method_changes(words)
-    for bases in panels.values():
-        for base in bases:
-            build_data(base, workers=where.workers)
+    everything = [base for bases in panels.values() for base in bases]
+    for base in everything:
+        check_data(base)
+    for base in everything:
+        build_data(base, workers=where.workers)
     written = []
     for each, bases in panels.items():
         study = STUDIES[each]

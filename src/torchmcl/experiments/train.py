@@ -179,7 +179,16 @@ def run_folder(config: Config) -> Path:
     return Path(config.run) if config.run else Path("runs") / name
 
 
+CLUSTER = ("SLURM_JOB_ID", "LSB_JOBID", "OMPI_COMM_WORLD_SIZE", "MASTER_ADDR")
+"""Variables of which a cluster sets one."""
+
+
 def _check_devices(config: Config) -> None:
+    if config.trainer.nodes > 1 and not any(name in os.environ for name in CLUSTER):
+        raise UserError(
+            f"trainer.nodes is {config.trainer.nodes}, but nothing has started this process on several machines: "
+            "use srun or torchrun"
+        )
     devices, cores = config.trainer.devices, os.cpu_count() or 1
     on_cpu = config.trainer.accelerator == "cpu" or not torch.cuda.is_available()
     if on_cpu and devices > max(2, cores):

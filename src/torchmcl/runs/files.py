@@ -6,6 +6,7 @@ import json
 import math
 import os
 import secrets
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,6 +17,7 @@ from torchmcl.errors import UserError
 __all__ = [
     "atomic",
     "check_file",
+    "check_space",
     "locked",
     "make_folder",
     "read_json",
@@ -160,6 +162,19 @@ def check_file(path: Path, limit: int | None = None) -> None:
         raise UserError(f"{path}: is no file")
     if limit is not None and (size := path.stat().st_size) > limit:
         raise UserError(f"{path}: has {size} bytes, at most {limit} are read")
+
+
+def check_space(folder: Path, needed: int) -> None:
+    """Refuse what would fill the disk, before it is begun.
+
+    Args:
+        folder: Where it is written; it may be absent.
+        needed: Bytes.
+    """
+    there = next(each for each in (folder, *folder.absolute().parents) if each.is_dir())
+    free = shutil.disk_usage(there).free
+    if needed > free:
+        raise UserError(f"{folder}: {needed / 1e6:.0f} MB are needed there, {free / 1e6:.0f} MB are free")
 
 
 def read_json(path: str | Path, *, limit: int = 64 * 2**20) -> Any:

@@ -17,6 +17,7 @@ from torchmcl.sharing.cards import write_card
 from torchmcl.tabular.cards import regressor_card
 from torchmcl.tabular.files import pieces, read_frame
 from torchmcl.tabular.regressor import MCLRegressor
+from torchmcl.tabular.settings import check_settings
 from torchmcl.tabular.storage import CONFIG, WEIGHTS
 
 __all__ = ["FitSettings", "fit_table", "predict_table"]
@@ -76,6 +77,7 @@ def fit_table(settings: FitSettings, out: Path, progress: bool = True) -> dict[s
     frame = read_frame(path)
     X, y, groups = _columns(frame, settings, path)
     train, calibration, test = _parts(len(frame), settings)
+    _named(lambda: check_settings(_estimator(settings)), path)
     stored = {
         **asdict(settings),
         "targets": list(settings.targets),

@@ -19,6 +19,8 @@ from torchmcl.trajectories.study import choose, run_bundle, run_choice, run_scen
 
 __all__ = ["Run", "Study", "study", "work"]
 
+MOST_SEEDS, MOST_STEPS = 1000, 10_000_000
+
 
 @dataclass(frozen=True)
 class Study:
@@ -47,6 +49,13 @@ class Study:
     workers: int | None = None
     on: str = "local"
     address: str | None = None
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.seeds <= MOST_SEEDS:
+            raise UserError(f"--seeds must be 1 to {MOST_SEEDS}, got {self.seeds}")
+        for steps in self.steps:
+            if not 1 <= steps <= MOST_STEPS:
+                raise UserError(f"--steps must be 1 to {MOST_STEPS}, got {steps}")
 
     @property
     def place(self) -> Local | Ray:
