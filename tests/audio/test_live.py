@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from torchmcl.audio.foa import encode
-from torchmcl.audio.live import DELAY, localize_live, read_device, read_raw
+from torchmcl.audio.live import DELAY, localize_live, print_live, read_device, read_raw
 from torchmcl.audio.localizer import Listening, Localizer
 from torchmcl.audio.tracks import Candidates, Tracker
 from torchmcl.errors import UserError
@@ -82,6 +82,12 @@ def test_the_command_prints_a_line_for_each_frame():
     lines = [json.loads(line) for line in ended.stdout.splitlines()]
     assert [line["time"] for line in lines[:3]] == [0.0, 0.1, 0.2]
     assert any(line["sources"] for line in lines)
+
+
+def test_a_closed_input_is_one_sentence(monkeypatch):
+    monkeypatch.setattr(sys, "stdin", None)
+    with pytest.raises(UserError, match="--live reads sound from the standard input, which is closed"):
+        print_live("nowhere", 48000, "acn-n3d", Listening())
 
 
 def test_a_live_tracker_tells_the_same_and_keeps_nothing():

@@ -1,5 +1,6 @@
 """The command line: help for everybody, and one sentence for each mistake."""
 
+import io
 import re
 import subprocess
 import sys
@@ -137,6 +138,26 @@ def test_the_machine_is_no_traceback_either(error, monkeypatch, capsys):
         "interrupted" in (said := capsys.readouterr().err)
         or said == "torchmcl: runs/x: No space left on device\n"
     )
+
+
+def test_a_closed_output_is_one_sentence(monkeypatch, capsys):
+    def fail(*args, **kwargs):
+        try:
+            raise BrokenPipeError
+        except BrokenPipeError:
+            sys.exit(1)  # as typer does
+
+    monkeypatch.setattr(cli, "app", fail)
+    assert run(monkeypatch) == 2
+    assert capsys.readouterr().err == "torchmcl: the standard output was closed\n"
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "latin-1"])
+def test_a_terminal_without_unicode_is_no_traceback(encoding, monkeypatch):
+    stream = io.TextIOWrapper(io.BytesIO(), encoding=encoding)
+    monkeypatch.setattr(sys, "stdout", stream)
+    assert run(monkeypatch, "--help") == 0
+    print("┃")
 
 
 def test_the_doctor_tells_versions_threads_and_parts(monkeypatch, capsys):

@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,8 @@ from torchmcl.audio.features import StftFeatures
 from torchmcl.cli import main
 from torchmcl.errors import UserError
 from torchmcl.export import Graph, Value, write_onnx
+from torchmcl.toy.exporting import toy_graph
+from torchmcl.toy.presets import PAPER
 from torchmcl.trajectories import Forecaster
 from torchmcl.trajectories.exporting import ForecasterGraph
 
@@ -95,6 +98,17 @@ def test_a_folder_without_a_model_is_refused(tmp_path, capsys):
     refused("export", "forecaster", tmp_path / "x.onnx", "--coverage", "1")
     assert "--coverage 1.0: must be above 0 and below 1" in capsys.readouterr().err
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"units": "x"}, {"units": 10**12}, {"units": 0}, {"hypotheses": 10**9}, {"scores": 3}, {"more": 1}],
+)
+def test_settings_of_no_toy_model_are_refused(change, tmp_path):
+    plain = {"method": "rmcl", "settings": asdict(PAPER) | change}
+    (tmp_path / "settings.json").write_text(json.dumps(plain))
+    with pytest.raises(UserError, match=r"settings\.json: does not describe a toy model"):
+        toy_graph(tmp_path)
 
 
 @pytest.mark.parametrize("module", ["onnx", "onnxruntime", "onnxscript"])

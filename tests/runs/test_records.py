@@ -52,6 +52,7 @@ def test_there_and_back(tmp_path):
     [
         ("count", 1.5, "count is 1.5, must be int"),
         ("count", True, "count is True, must be int"),
+        ("count", 10**30, "count is 1000000000000000000000000000000, must be int"),
         ("share", "x", "share is 'x', must be float"),
         ("kind", "c", "kind is 'c', must be"),
         ("kind", [], r"kind is \[\], must be"),

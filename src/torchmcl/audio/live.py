@@ -4,6 +4,7 @@ import json
 import math
 import sys
 from collections.abc import Iterable, Iterator
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol, runtime_checkable
@@ -176,10 +177,12 @@ def print_live(
     if listening.turns > 1:
         raise UserError("--turns is for recordings: live sound is localized in one pass")
     check_rate(sample_rate, "--rate")
+    if device is None and sys.stdin is None:
+        raise UserError("--live reads sound from the standard input, which is closed")
     localizer = Localizer.from_pretrained(model)
     used = convention_named(convention)
-    with open(sys.stdin.fileno(), "rb", closefd=False) as stream:
-        pieces = read_raw(stream) if device is None else read_device(device, sample_rate)
+    with open(sys.stdin.fileno(), "rb", closefd=False) if device is None else nullcontext() as stream:
+        pieces = read_device(str(device), sample_rate) if stream is None else read_raw(stream)
         for frame in localize_live(localizer, pieces, sample_rate, convention=used, prefer=listening.prefer):
             print(frame.to_json(), flush=True)
 

@@ -9,6 +9,7 @@ import threading
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
+from io import TextIOWrapper
 from typing import Annotated, Any
 
 import typer
@@ -68,6 +69,9 @@ def root(
 
 def main() -> None:
     """Run the command line; wrong input ends with one sentence and exit code 2, a signal with 128 and its number."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
     with _terminable() as received, warnings.catch_warnings():
         warnings.showwarning = _remark
         sys.exit(_run(received))
@@ -114,9 +118,11 @@ def _run(received: list[int]) -> int:
         if sentence is None:
             raise
         return _refuse(sentence)
-    except UnicodeEncodeError as error:
-        if error.reason != "surrogates not allowed":
+    except SystemExit as end:
+        if not isinstance(end.__context__, BrokenPipeError):
             raise
+        return _refuse("the standard output was closed")
+    except UnicodeEncodeError as error:
         return _refuse(
             f"{error.object[max(error.start - 100, 0) : error.end + 100]}: is no name in UTF-8, rename it"
         )

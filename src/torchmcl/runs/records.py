@@ -130,6 +130,8 @@ def _typed(value: Any, hint: Any, name: str) -> Any:
         return {key: _typed(each, arguments[1], f"{name}.{key}") for key, each in value.items()}
     if hint is float and isinstance(value, int | float) and not isinstance(value, bool) and _fits(value):
         return float(value)
+    if hint is int and isinstance(value, int) and abs(value) >= 2**63:
+        raise UserError(f"{name} is {_named(value)}, must be int of 64 bits")
     if hint in (int, str, bool, NoneType, dict, list) and type(value) is hint:
         return value
     expected = getattr(hint, "__name__", None) if origin is None else str(hint)

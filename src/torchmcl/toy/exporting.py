@@ -8,15 +8,19 @@ from torch import Tensor, nn
 from torch.export import Dim
 
 from torchmcl.ensemble import StackedEnsemble
-from torchmcl.errors import UserError
+from torchmcl.errors import UserError, check_integer
 from torchmcl.export.graph import Graph, Value
 from torchmcl.runs.files import read_json
 from torchmcl.runs.folder import SETTINGS
+from torchmcl.runs.records import from_plain
 from torchmcl.toy.models import METHODS
 from torchmcl.toy.outcomes import load_network
 from torchmcl.toy.presets import Settings
 
 __all__ = ["toy_graph"]
+
+MOST = {"units": 10_000, "hypotheses": 10_000}
+"""Of a network that is read."""
 
 
 class ToyGraph(nn.Module):
@@ -48,9 +52,11 @@ def toy_graph(folder: str | Path) -> Graph:
     folder = Path(folder)
     stored: Any = read_json(folder / SETTINGS)
     try:
-        method, settings = stored["method"], Settings(**stored["settings"])
+        method, settings = stored["method"], from_plain(Settings, stored["settings"])
         if method not in METHODS:
             raise ValueError(f"method is {method!r}")
+        for name, most in MOST.items():
+            check_integer(name, getattr(settings, name), most=most)
     except (KeyError, TypeError, ValueError) as error:
         raise UserError(f"{folder / SETTINGS}: does not describe a toy model ({error})") from None
     axes = ("rows", "hypotheses")
