@@ -1,6 +1,7 @@
 """ONNX files: answers of onnxruntime are those of PyTorch, and nothing of ours is needed to open them."""
 
 import json
+import signal
 import subprocess
 import sys
 from dataclasses import asdict
@@ -17,6 +18,7 @@ from torchmcl.audio.features import StftFeatures
 from torchmcl.cli import main
 from torchmcl.errors import UserError
 from torchmcl.export import Graph, Value, write_onnx
+from torchmcl.export.onnx import uninterrupted
 from torchmcl.toy.exporting import toy_graph
 from torchmcl.toy.presets import PAPER
 from torchmcl.trajectories import Forecaster
@@ -109,6 +111,22 @@ def test_settings_of_no_toy_model_are_refused(change, tmp_path):
     (tmp_path / "settings.json").write_text(json.dumps(plain))
     with pytest.raises(UserError, match=r"settings\.json: does not describe a toy model"):
         toy_graph(tmp_path)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interruption_waits_for_the_tracer(number):
+    """PyTorch would end the process where Python raises an exception inside of its tracer."""
+    after, received = [], []
+    before = signal.signal(number, lambda *_: received.append(number))
+    try:
+        with uninterrupted():
+            signal.raise_signal(number)
+            after.append(list(received))
+        assert (after, received) == ([[]], [number])
+        signal.raise_signal(number)
+        assert received == [number, number]
+    finally:
+        signal.signal(number, before)
 
 
 @pytest.mark.parametrize("module", ["onnx", "onnxruntime", "onnxscript"])

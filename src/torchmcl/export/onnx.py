@@ -2,6 +2,8 @@
 
 import json
 import logging
+import signal
+import threading
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -64,7 +66,7 @@ def _traced(graph: Graph) -> Any:
         {axis: graph.dynamic[name] for axis, name in enumerate(value.axes) if name in graph.dynamic}
         for value in graph.inputs
     )
-    with _silent(), torch.no_grad():
+    with _silent(), uninterrupted(), torch.no_grad():
         # Traced here: `torch.onnx.export` by itself would fall back to fixed lengths where dynamic ones fail.
         traced = torch.export.export(graph.network.eval(), graph.examples[0], dynamic_shapes=(shapes,))
         program = torch.onnx.export(
@@ -116,6 +118,24 @@ def _compare(graph: Graph, session: Any, example: tuple[torch.Tensor, ...], path
             raise UserError(
                 f"{path}: {value.name} of onnxruntime is {apart:g} away from that of PyTorch, the file is not written"
             )
+
+
+@contextmanager
+def uninterrupted() -> Iterator[None]:
+    """Ctrl-C and SIGTERM wait until the end: PyTorch ends the process if Python raises inside of its tracer."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    received: list[int] = []
+    signals = (signal.SIGINT, signal.SIGTERM)
+    before = {each: signal.signal(each, lambda number, _: received.append(number)) for each in signals}
+    try:
+        yield
+    finally:
+        for each, handler in before.items():
+            signal.signal(each, handler)
+        for number in received[:1]:
+            signal.raise_signal(number)
 
 
 @contextmanager
