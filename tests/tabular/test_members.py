@@ -1,5 +1,7 @@
 """Members: the ring, merging, and stacked networks that are as good as separate ones."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 import torch
@@ -7,7 +9,7 @@ from torch import nn
 
 from torchmcl import Hypotheses
 from torchmcl.crps import mixture_crps
-from torchmcl.tabular.members import MemberBatches, pool, ring
+from torchmcl.tabular.members import KeepBestMembers, MemberBatches, pool, ring
 from torchmcl.tabular.merging import merge_hypotheses
 from torchmcl.tabular.network import Readout, StackedLinear, StackedMembers, start_points
 
@@ -113,3 +115,30 @@ def test_batches_give_each_member_its_rows_once():
         torch.arange(20.0), rows=rows, batch_size=4, seed=0, weights=(torch.arange(20) % 10 == 3).float()
     )
     assert all((part % 10 == 3).all() for (part,) in drawn)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"best": 1.0},
+        {"best": torch.zeros(2, 2)},
+        {"best": None},
+        {"epochs": [1]},
+        {"epochs": ["x", 0]},
+        {"kept": {}},
+        {"kept": {"weight": torch.zeros(7, 7), "bias": torch.zeros(1)}},
+    ],
+)
+@pytest.mark.usefixtures("unchecked")
+def test_what_is_restored_is_of_this_network(change):
+    network = nn.Linear(3, 1)
+    state = {"best": torch.zeros(2), "epochs": [0, 1], "kept": network.state_dict()}
+    keep = KeepBestMembers(lambda *_: None, None)
+
+    def restore(content):
+        keep.load_state_dict(content)
+        keep.on_train_start(None, SimpleNamespace(network=network))
+
+    restore(state)
+    with pytest.raises(ValueError, match=r"best|epochs|kept"):
+        restore(state | change)

@@ -6,9 +6,12 @@ from dataclasses import replace
 
 import pytest
 import torch
+from torch.optim import Adam
 
-from torchmcl.toy.models import loss_of
-from torchmcl.toy.train import PATH_TIMES, FreshBatches, epochs, samples, train
+from torchmcl import rmcl_loss
+from torchmcl.toy.models import build, loss_of
+from torchmcl.toy.train import PATH_TIMES, FreshBatches, HypothesisPath, epochs, samples, train
+from torchmcl.training import Learner
 
 
 def fit(method, settings, seed, advance=lambda part: None):
@@ -101,3 +104,17 @@ def test_fresh_samples_are_new_in_each_epoch_and_the_same_for_a_seed(tiny):
 def test_ensembles_have_epochs_of_their_own(tiny):
     settings = replace(tiny, epochs=4, ensemble_epochs=2, mean_epochs=1)
     assert [epochs(method, settings) for method in ("smcl", "ie", "ie_mean")] == [4, 2, 1]
+
+
+@pytest.mark.parametrize("change", [{"steps": ["x"]}, {"points": []}, {"points": [torch.zeros(7, 7)]}])
+@pytest.mark.usefixtures("unchecked")
+def test_a_restored_path_is_of_this_network(change, tiny):
+    learner = Learner(build("rmcl", tiny), rmcl_loss, optimizer=Adam)
+    path = HypothesisPath(10)
+    path.on_train_start(None, learner)
+    state = path.state_dict()
+    path.load_state_dict(state)
+    path.on_train_start(None, learner)
+    path.load_state_dict(state | change)
+    with pytest.raises(ValueError, match=r"steps|points"):
+        path.on_train_start(None, learner)

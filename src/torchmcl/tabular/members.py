@@ -11,7 +11,9 @@ from jaxtyping import Float, Int
 from lightning.pytorch import Callback, LightningModule, Trainer
 from torch import Tensor, nn
 
+from torchmcl.errors import UserError
 from torchmcl.hypotheses import Hypotheses
+from torchmcl.training.restoring import check_form
 
 __all__ = ["Folds", "KeepBestMembers", "MemberBatches", "pool", "ring"]
 
@@ -170,6 +172,11 @@ class KeepBestMembers(Callback):
         self.epochs: list[int] = []
         self.kept: dict[str, Tensor] = {}
 
+    def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        if self.best is not None:
+            network: nn.Module = pl_module.network  # type: ignore[assignment]
+            check_form(self.kept, network.state_dict(), "kept")
+
     def on_validation_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         self.total: Tensor | float = 0.0
         self.weight: Tensor | float = 0.0
@@ -190,6 +197,11 @@ class KeepBestMembers(Callback):
             self.best = torch.full_like(scores, math.inf)
             self.epochs = [0] * len(scores)
             self.kept = {name: value.clone() for name, value in state.items()}
+        if len(scores) != len(self.best):
+            raise UserError(
+                f"the checkpoint is of {len(self.best)} members, there are {len(scores)}; "
+                "remove it to train from the start"
+            )
         better = scores < self.best
         self.best = torch.where(better, scores, self.best)
         for member in better.nonzero()[:, 0].tolist():
@@ -208,7 +220,13 @@ class KeepBestMembers(Callback):
         return {"best": self.best, "epochs": self.epochs, "kept": self.kept}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        self.best, self.epochs, self.kept = state_dict["best"], state_dict["epochs"], state_dict["kept"]
+        best, epochs, kept = state_dict["best"], state_dict["epochs"], state_dict["kept"]
+        if best is not None and not (
+            isinstance(best, Tensor) and best.ndim == 1 and best.is_floating_point()
+        ):
+            raise ValueError("best must be a number for each member")
+        check_form(epochs, [0] * (0 if best is None else len(best)), "epochs")
+        self.best, self.epochs, self.kept = best, epochs, {**kept}
 
 
 def copy_member(to: dict[str, Tensor], state: dict[str, Tensor], member: int, members: int) -> None:

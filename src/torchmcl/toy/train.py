@@ -14,6 +14,7 @@ from torchmcl.toy.data import Samples, draw
 from torchmcl.toy.models import ENSEMBLES, Method, build, loss_of
 from torchmcl.toy.presets import SCHEDULES, Settings
 from torchmcl.training import Optimization, TensorBatches, cosine, fit
+from torchmcl.training.restoring import check_form
 
 __all__ = ["PATH_TIMES", "Trained", "epochs", "samples", "steps", "train"]
 
@@ -159,6 +160,9 @@ class HypothesisPath(Callback):
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         if not self.steps:
             self._note(0, pl_module)
+            return
+        check_form(self.steps, [0] * len(self.steps), "steps")
+        check_form(self.points, [self._points(pl_module)] * len(self.steps), "points")
 
     def on_train_batch_end(
         self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int
@@ -168,10 +172,12 @@ class HypothesisPath(Callback):
             self._note(step, pl_module)
 
     def _note(self, step: int, module: LightningModule) -> None:
-        with torch.no_grad():
-            points = module(torch.tensor(PATH_TIMES, device=module.device)[:, None]).points
         self.steps.append(step)
-        self.points.append(points.cpu())
+        self.points.append(self._points(module))
+
+    @torch.no_grad()
+    def _points(self, module: LightningModule) -> Tensor:
+        return module(torch.tensor(PATH_TIMES, device=module.device)[:, None]).points.cpu()
 
     def state_dict(self) -> dict[str, Any]:
         return {"steps": self.steps, "points": self.points}
