@@ -19,6 +19,7 @@ from test_documents import PAGES, ROOT, blocks
 from torchmcl.cli import app
 from torchmcl.experiments import studies, study
 from torchmcl.experiments.train import resume
+from torchmcl.runs import jobs as run_jobs
 from torchmcl.toy import evaluate, experiment, outcomes, outliers, presets
 from torchmcl.trajectories.forecaster import BUNDLED
 
@@ -86,6 +87,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
         real = module.medians
         monkeypatch.setattr(module, "medians", lambda calls, _, real=real: real(calls, 1))
     monkeypatch.setattr(study, "execute", _execute_here)
+    monkeypatch.setattr(run_jobs, "check_address", lambda address: None)
     for name, chosen in studies.STUDIES.items():
         monkeypatch.setitem(studies.STUDIES, name, replace(chosen, rows=chosen.rows[:1]))
 

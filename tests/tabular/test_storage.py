@@ -79,7 +79,10 @@ def test_other_losses_are_saved(tmp_path):
         (lambda config: None, "is not valid JSON"),
         (lambda config: [], "does not describe an MCLRegressor"),
         (lambda config: {**config, "format": 9}, "has the format 9, this version reads 1"),
-        (lambda config: {**config, "settings": {**config["settings"], "hidden": [10**9]}}, "parameters"),
+        (
+            lambda config: {**config, "settings": {**config["settings"], "hidden": [10**9]}},
+            "weights, must be at most",
+        ),
         (
             lambda config: {**config, "settings": {**config["settings"], "hidden": [9]}},
             "does not describe a model",

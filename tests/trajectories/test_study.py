@@ -234,8 +234,8 @@ def test_refusals(benchmark, tmp_path):
     for settings, message in (
         ({"scene": "paris"}, "scene is 'paris', must be one of eth"),
         ({"recipe": "soup"}, "recipe is 'soup', must be one of perceptron"),
-        ({"steps": (0,)}, "steps is 0"),
-        ({"steps": (5, 0), "choose": True}, "steps is 0"),
+        ({"steps": (0,)}, "--steps must be 1 to 10000000, got 0"),
+        ({"steps": (5, 0), "choose": True}, "--steps must be 1 to 10000000, got 0"),
         ({"steps": (5, 7)}, "--steps has 2 values, which only --choose compares: give one"),
         ({"on": "moon"}, "--on is 'moon'"),
         ({"address": "here:1"}, "--address is of a Ray cluster"),
