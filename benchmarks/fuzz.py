@@ -33,6 +33,8 @@ class Tally:
         if complaint:
             self.complaints.append(complaint)
             print(complaint, flush=True)
+        if self.codes.total() % 500 == 0:
+            print(f"{self.codes.total()}: {self}", flush=True)
 
     def __str__(self) -> str:
         return (
