@@ -2,7 +2,7 @@
 
 `fuzz --cases N`, `kills --runs N`, `live --minutes N` and `uploads --cases N` are long tests with arguments of
 their own; `coverage UCI` prints the table that the calibration of intervals is chosen by, `rooms SOUNDS` that of the
-bundled localizer's card.
+bundled localizer's card, `crossings SOUNDS` how often sources that meet keep their tracks.
 """
 
 import importlib
@@ -14,7 +14,7 @@ import torch
 import benchmarks
 from benchmarks import Row, show
 
-LONG_TESTS = ("coverage", "fuzz", "kills", "live", "rooms", "uploads")
+LONG_TESTS = ("coverage", "crossings", "fuzz", "kills", "live", "rooms", "uploads")
 
 
 def main(names: list[str]) -> int:

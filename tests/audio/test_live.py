@@ -9,10 +9,11 @@ import types
 import numpy as np
 import pytest
 
+from torchmcl.audio.candidates import Candidates
 from torchmcl.audio.foa import encode
 from torchmcl.audio.live import DELAY, localize_live, print_live, read_device, read_raw
 from torchmcl.audio.localizer import Listening, Localizer
-from torchmcl.audio.tracks import Candidates, Tracker
+from torchmcl.audio.tracks import Tracker
 from torchmcl.errors import UserError
 
 

@@ -12,10 +12,10 @@ import soundfile
 import torch
 from torch import nn
 
+from torchmcl.audio.candidates import candidates
 from torchmcl.audio.foa import CONVENTIONS, encode
 from torchmcl.audio.localizer import Listening, Localizer, detect_convention, localize
 from torchmcl.audio.predictions import write_predictions
-from torchmcl.audio.tracks import candidates
 from torchmcl.errors import UserError
 from torchmcl.hypotheses import Hypotheses
 

@@ -3,10 +3,12 @@
 import numpy as np
 import pytest
 
+from torchmcl.audio.candidates import Candidates
 from torchmcl.audio.foa import directions, unit_vectors
 from torchmcl.audio.meetings import Meeting, Passing, approaching
 from torchmcl.audio.motion import Motion, Path
-from torchmcl.audio.tracks import Candidates, Tracker, link
+from torchmcl.audio.signatures import BANDS
+from torchmcl.audio.tracks import Tracker, link
 
 
 def at(*azimuths):
@@ -40,30 +42,64 @@ def test_those_who_leave_are_told_apart_by_their_velocity():
     assert meeting.leave(vectors[:1], np.array([0.9]), law) is None
 
 
+def meeting_sources(speed, seed, *, back=False, sounds=None):
+    """With noise, one candidate within 30 degrees, and a faint ghost between them."""
+    random = np.random.default_rng(seed)
+    half = 25
+    for frame in range(2 * half):
+        one = 0.1 * speed * (-abs(frame - half) if back else frame - half)
+        ghost = random.uniform(-10, 10)
+        if abs(2 * one) < 30:
+            places, scores = random.normal([0], 2), [0.95]
+        else:
+            places, scores = random.normal([one, -one, ghost], [3, 3, 1]), [0.9, 0.85, 0.16]
+        heard = None
+        if sounds is not None:
+            heard = random.normal([*sounds, np.mean(sounds, 0)][-len(scores) :], 0.4)
+        yield Candidates(at(*places), np.array(scores), heard)
+
+
+def ends(told, first, last):
+    """The tracks that are nearest to the azimuths of both sources, at the beginning and at the end."""
+    for moment, azimuth in ((15, first), (48, last)):
+        places = {each.track: np.degrees(directions(each.vector)[0]) for each in told[moment]}
+        yield [
+            min(places, key=lambda track, side=side: abs(places[track] - side))
+            for side in (azimuth, -azimuth)
+        ]
+
+
 @pytest.mark.parametrize("speed", [20.0, 30.0, 45.0])
 @pytest.mark.parametrize("causal", [False, True])
 @pytest.mark.parametrize("seed", range(3))
 def test_crossing_sources_keep_their_numbers(speed, causal, seed):
-    """With noise, one candidate within 30 degrees, and a faint ghost between them."""
-    random = np.random.default_rng(seed)
-    frames, half = [], 25
-    for frame in range(2 * half):
-        one = 0.1 * speed * (frame - half)
-        ghost = random.uniform(-10, 10)
-        if abs(2 * one) < 30:
-            frames.append(Candidates(at(random.normal(0, 2)), np.array([0.95])))
-        else:
-            places = random.normal([one, -one, ghost], [3, 3, 1])
-            frames.append(Candidates(at(*places), np.array([0.9, 0.85, 0.16])))
-    tracker = Tracker()
+    frames, tracker = list(meeting_sources(speed, seed)), Tracker()
     told = [tracker.step(each) for each in frames] if causal else link(frames)
-    ends = []
-    for moment, azimuth in ((15, 0.1 * speed * (15 - half)), (48, 0.1 * speed * (48 - half))):
-        places = {each.track: np.degrees(directions(each.vector)[0]) for each in told[moment]}
-        ends.append({min(places, key=lambda t, side=side: abs(places[t] - side)) for side in (azimuth,)})
-        ends[-1] = (*ends[-1], min(places, key=lambda t: abs(places[t] + azimuth)))
-    assert ends[0] == ends[1]
-    assert ends[0][0] != ends[0][1]
+    before, after = ends(told, -speed, 2.3 * speed)
+    assert before == after
+    assert before[0] != before[1]
+
+
+@pytest.mark.parametrize("back", [False, True])
+@pytest.mark.parametrize("seed", range(2))
+def test_sources_that_sound_differently_keep_their_numbers_whether_they_cross_or_turn_back(back, seed):
+    sounds = [np.linspace(1.0, -1.0, BANDS), np.linspace(-1.0, 1.0, BANDS)]
+    frames = list(meeting_sources(30.0, seed, back=back, sounds=sounds))
+    live, forgetful = Tracker(), Tracker(remember=False)
+    causal = [live.step(each) for each in frames]
+    for told in (link(frames), causal):
+        before, after = ends(told, -30.0, -69.0 if back else 69.0)
+        assert before == after
+        assert before[0] != before[1]
+    for told, each in zip(causal, frames, strict=True):
+        same = forgetful.step(each)
+        assert [each.track for each in told] == [each.track for each in same]
+        assert all(np.array_equal(a.vector, b.vector) for a, b in zip(told, same, strict=True))
+
+
+def test_without_signatures_sources_that_meet_are_taken_for_crossing():
+    before, after = ends(link(meeting_sources(30.0, 0, back=True)), -30.0, -69.0)
+    assert before == after[::-1]
 
 
 def test_close_sources_that_stand_still_never_meet():

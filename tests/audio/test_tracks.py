@@ -7,8 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from torchmcl.audio.candidates import Candidates
 from torchmcl.audio.foa import unit_vectors
-from torchmcl.audio.tracks import OPERATING_POINTS, Candidates, Tracker, Tracking, link
+from torchmcl.audio.tracks import OPERATING_POINTS, Tracker, Tracking, link
 
 
 def seen(*places, scores=None):

@@ -31,7 +31,7 @@ from torchmcl import (
     oracle_error,
     scoring_loss,
 )
-from torchmcl.audio.tracks import candidates
+from torchmcl.audio.candidates import candidates
 from torchmcl.errors import UserError
 from torchmcl.experiments.compose import compose_config
 from torchmcl.experiments.config import Config, from_plain, to_plain

@@ -20,6 +20,7 @@ from torchmcl.audio.foa import Convention, convention_named, convert
 from torchmcl.audio.predictions import ENDINGS, Frames, Localization, follow, write_predictions
 from torchmcl.audio.pretrained import NetworkDescription, load_pretrained, save_pretrained
 from torchmcl.audio.roomnet import COUNTS, CountedHypotheses
+from torchmcl.audio.signatures import covariances
 from torchmcl.audio.streaming import (
     ORDERS,
     Blender,
@@ -214,7 +215,7 @@ class Localizer(Shared):
         samples = _checked(sound)
         check_rate(sample_rate, "sample_rate")
         read, total = read_array(samples), samples.shape[1]
-        blocks = list(self._blocks(read, total, sample_rate, convention_named(convention), listening))
+        blocks = self._blocks(read, total, sample_rate, convention_named(convention), listening)
         return self.follow(blocks, listening)
 
     def blocks(
@@ -288,11 +289,21 @@ class Localizer(Shared):
             Successive frames.
         """
         blender = Blender(WINDOW, STEP)
-        first = 0
+        first, hop = 0, round(HOP * self.sample_rate)
         for piece in pieces:
-            yield _pooled(*blender.push(*self._answers(piece, first, turns)))
-            first += len(piece)
-        yield _pooled(*blender.finish())
+            spectra = self._spectra(piece[..., : (STEP + 1) * hop])
+            yield _pooled(*blender.push(*self._answers(piece, first, turns)), spectra)
+            first, last = first + len(piece), piece[-1:, :, STEP * hop :]
+        yield _pooled(*blender.finish(), self._spectra(np.pad(last, ((0, 0), (0, 0), (0, hop)))))
+
+    def _spectra(
+        self, piece: Float32[np.ndarray, "windows 4 samples"]
+    ) -> Float32[np.ndarray, "frames bands 10"]:
+        """Of the frames of successive pieces of sound."""
+        hop = round(HOP * self.sample_rate)
+        batches = torch.from_numpy(piece.copy()).split(BATCH)
+        found = [covariances(batch, self.sample_rate, hop) for batch in batches]
+        return torch.cat(found).flatten(0, 1).numpy()
 
     def _answers(
         self, piece: Float32[np.ndarray, "windows 4 samples"], first: int, turns: int
@@ -392,7 +403,7 @@ def _detected(path: Path, console: Console) -> tuple[Convention, float]:
     return found.name, found.confidence
 
 
-def _pooled(weights: np.ndarray, answers: list[np.ndarray]) -> Frames:
+def _pooled(weights: np.ndarray, answers: list[np.ndarray], spectra: np.ndarray) -> Frames:
     points, scores, counts = answers
     frames = len(points)
     return Frames(
@@ -400,6 +411,7 @@ def _pooled(weights: np.ndarray, answers: list[np.ndarray]) -> Frames:
         (scores * weights[..., None]).reshape(frames, -1),
         np.arange(frames) * HOP,
         (counts * weights[..., None]).sum(1),
+        spectra,
     )
 
 

@@ -1,8 +1,9 @@
 """Meetings: two sources that pass each other, and are one candidate for a while.
 
 Near each other, two sources are one candidate, whose position says nothing about either: both tracks coast. When two
-candidates come out, the one that lies ahead of a track's velocity is that track's, so that sources that cross keep
-their identity. Sources that stand still never meet, however close they are.
+candidates come out, the one that lies ahead of a track's velocity is that track's at first. Within the next frames
+their signatures are compared with those before: sources that turned back sound exchanged, and the tracks exchange what
+they have followed since. Sources that stand still never meet, however close they are.
 """
 
 import math
@@ -12,8 +13,9 @@ import numpy as np
 from jaxtyping import Float
 
 from torchmcl.audio.motion import Path
+from torchmcl.audio.signatures import Voice
 
-__all__ = ["Meeting", "Passing", "approaching"]
+__all__ = ["Meeting", "Parting", "Passing", "approaching"]
 
 Vector = Float[np.ndarray, "3"]
 
@@ -29,14 +31,19 @@ class Passing:
         score: Of the fainter one at least.
         age: Frames that both must have been followed for, so that their velocities are known.
         longest: Frames after which they did not pass, but one of them went silent.
+        inertia: Evidence that they went on rather than turned back; that of their voices is a difference of mean
+            squares.
+        settle: Frames after which it is settled who is who.
     """
 
     speed: float = 20.0
     reach: float = 40.0
-    apart: float = 20.0
+    apart: float = 26.0
     score: float = 0.35
     age: int = 8
     longest: int = 25
+    inertia: float = 0.5
+    settle: int = 15
 
 
 @dataclass
@@ -79,6 +86,38 @@ class Meeting:
                 ahead = (vectors[0] - vectors[other]) @ self.velocity > 0
                 return (0, other) if ahead else (other, 0)
         return None
+
+
+@dataclass
+class Parting:
+    """Two tracks that have met, until it is settled who is who.
+
+    Attributes:
+        tracks: Numbers of the tracks.
+        voices: As they were before.
+        met: When they met.
+        frame: When they came out.
+        straight: Whether each lies ahead of the velocity that it had.
+    """
+
+    tracks: tuple[int, int]
+    voices: tuple[Voice, Voice]
+    met: int
+    frame: int
+    straight: bool = True
+
+    def mistaken(self, one: Voice, two: Voice, law: Passing) -> bool:
+        """Whether the first track is the second one, and vice versa.
+
+        Args:
+            one: What was heard of the first track since.
+            two: What was heard of the second track since.
+            law: When tracks pass each other.
+        """
+        first, second = self.voices
+        right = first.distance(one) + second.distance(two)
+        exchanged = first.distance(two) + second.distance(one)
+        return exchanged - right + (law.inertia if self.straight else -law.inertia) < 0
 
 
 def approaching(one: Path, two: Path, place: Vector, law: Passing) -> Vector | None:

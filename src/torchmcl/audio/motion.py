@@ -146,6 +146,19 @@ class Path:
         self.evidence = np.zeros(len(self.evidence))
         self._mean = None
 
+    def exchange(self, other: "Path", frames: int) -> None:
+        """Exchange the last frames with another path.
+
+        Args:
+            other: Another path.
+            frames: How many; all that are kept where they are fewer.
+        """
+        for name in ("states", "covariances"):
+            own, its = getattr(self, name), getattr(other, name)
+            own[-frames:], its[-frames:] = its[-frames:], own[-frames:]
+        self.evidence, other.evidence = other.evidence, self.evidence
+        self._mean, other._mean = other._mean, self._mean
+
     def _start(self, score: float) -> Float[np.ndarray, "filters 2 2"]:
         covariance = np.zeros((len(self.motion.speeds), 2, 2))
         covariance[:, 0, 0] = self._noise / max(score, 0.05) ** 2

@@ -3,17 +3,18 @@
 import csv
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 
 import numpy as np
 from jaxtyping import Float, Float32
 
 from torchmcl.audio.calibration import Calibration, count_evidence
+from torchmcl.audio.candidates import Candidates, candidates
 from torchmcl.audio.foa import directions
 from torchmcl.audio.roomnet import COUNTS
 from torchmcl.audio.targets import HOP
-from torchmcl.audio.tracks import OPERATING_POINTS, Candidates, Told, Tracker, Tracking, candidates, link
+from torchmcl.audio.tracks import OPERATING_POINTS, Told, Tracker, Tracking, link
 from torchmcl.runs.files import atomic, write_json, write_text
 
 __all__ = [
@@ -62,28 +63,29 @@ class Frames:
         scores: From 0 to 1.
         times: When each frame starts, in seconds.
         counts: Probabilities of 0, 1, 2, and 3 or more sources, by the network.
+        spectra: Covariances of the channels in bands, see `signatures`.
     """
 
     directions: Float32[np.ndarray, "frames hypotheses 2"]
     scores: Float32[np.ndarray, "frames hypotheses"]
     times: Float[np.ndarray, "frames"]
     counts: Float32[np.ndarray, "frames 4"]
+    spectra: Float32[np.ndarray, "frames bands 10"]
 
     def __len__(self) -> int:
         return len(self.times)
 
     def __getitem__(self, part: slice) -> "Frames":
-        return Frames(self.directions[part], self.scores[part], self.times[part], self.counts[part])
+        return Frames(*(getattr(self, field.name)[part] for field in fields(self)))
 
     def starting(self, first: int) -> "Frames":
         """The same frames, the first of which has that number."""
-        times = (first + np.arange(len(self))) * HOP
-        return Frames(self.directions, self.scores, times, self.counts)
+        return replace(self, times=(first + np.arange(len(self))) * HOP)
 
     @classmethod
     def join(cls, parts: Sequence["Frames"]) -> "Frames":
         """Frames one after another."""
-        names = ("directions", "scores", "times", "counts")
+        names = (field.name for field in fields(cls))
         return cls(*(np.concatenate([getattr(part, name) for part in parts]) for name in names))
 
 
@@ -145,14 +147,15 @@ def follow(
         calibration: Gives regions and the probabilities of counts.
         causal: Whether a track is told from its past only.
     """
-    kept = list(blocks)
-    found = (
-        each
-        for block in kept
-        for each in candidates(block.directions, block.scores, stride=OUTPUT, near=settings.near)
-    )
+    kept: list[Frames] = []
+
+    def found() -> Iterator[Candidates]:
+        for block in blocks:
+            kept.append(replace(block, spectra=block.spectra[:, :0]))
+            yield from _candidates(block, settings)
+
+    told = _causal(found(), settings) if causal else link(found(), settings)
     counts = np.concatenate([_per_output(block.counts) for block in kept])
-    told = _causal(found, settings) if causal else link(found, settings)
     frames = Frames.join(kept)
     if calibration is not None:
         tracks = np.array([len(each) for each in told], int)
@@ -176,7 +179,7 @@ def causal_output(
     Returns:
         The sources, the strongest first, and the probabilities of 0, 1, 2, and 3 or more sources.
     """
-    [found] = candidates(frames.directions, frames.scores, stride=OUTPUT, near=tracker.settings.near)
+    [found] = _candidates(frames, tracker.settings)
     told = tracker.step(found)
     counts = _per_output(frames.counts)
     if calibration is not None:
@@ -245,6 +248,10 @@ def write_predictions(
     with atomic(out / f"{stem}-timeline.png") as temporary:
         timeline(points, found, stem).savefig(temporary)
     return [out / f"{stem}{ending}" for ending in ENDINGS]
+
+
+def _candidates(frames: Frames, settings: Tracking) -> list[Candidates]:
+    return candidates(frames.directions, frames.scores, frames.spectra, stride=OUTPUT, near=settings.near)
 
 
 def _per_output(counts: Float[np.ndarray, "frames 4"]) -> Float[np.ndarray, "outputs 4"]:

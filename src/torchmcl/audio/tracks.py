@@ -3,13 +3,14 @@ r"""Tracks: directions linked over time on the sphere.
 Each output frame has a few candidates: places where score gathers. Kalman filters follow each track on the sphere
 (see `motion`); candidates are assigned to tracks at the least total angle within a gate; unassigned candidates start
 new tracks, and a track without candidates coasts for a while, then ends. Two sources that pass each other are one
-candidate for a while: both tracks then coast along their velocities, and are told apart by them afterwards. `link`
-looks at a whole recording: a track is told from its first frame, gaps are filled, and directions are smoothed forward
-and backward. `Tracker` is the causal part, for live use.
+candidate for a while: both tracks then coast along their velocities, and are told apart by their signatures and
+velocities afterwards (see `meetings`). A new track may be a source that was lost (see `recognition`). `link` looks at a
+whole recording: a track is told from its first frame, gaps are filled, and directions are smoothed forward and
+backward. `Tracker` is the causal part, for live use.
 """
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from itertools import combinations
 from typing import Literal
@@ -18,23 +19,17 @@ import numpy as np
 from jaxtyping import Float
 from scipy.optimize import linear_sum_assignment
 
-from torchmcl.audio.foa import unit_vectors
-from torchmcl.audio.meetings import Meeting, Passing, approaching
-from torchmcl.audio.motion import Motion, Path
+from torchmcl.audio.candidates import Candidates
+from torchmcl.audio.meetings import Meeting, Parting, Passing, approaching
+from torchmcl.audio.motion import Motion
+from torchmcl.audio.recognition import Recognition, Track
+from torchmcl.audio.signatures import Voice
 
-__all__ = ["OPERATING_POINTS", "Candidates", "Prefer", "Told", "Tracker", "Tracking", "candidates", "link"]
+__all__ = ["OPERATING_POINTS", "Prefer", "Told", "Tracker", "Tracking", "link"]
 
 Prefer = Literal["recall", "precision"]
 Vectors = Float[np.ndarray, "candidates 3"]
-PASSING, MOTION = Passing(), Motion()
-
-
-@dataclass(frozen=True, slots=True)
-class Candidates:
-    """Places where score gathers in one output frame: unit vectors, the strongest first, and their scores."""
-
-    vectors: Vectors
-    scores: Float[np.ndarray, "candidates"]
+PASSING, RECOGNITION, MOTION = Passing(), Recognition(), Motion()
 
 
 @dataclass(frozen=True)
@@ -54,8 +49,9 @@ class Tracking:
         fill: Whether the frames of a gap are told.
         hold: Frames without a candidate in which a track is still told live, where the end of a gap is unknown.
         most: Tracks told in a frame at most.
-        memory: Frames after which a track that starts where another ended is a new source.
+        memory: Frames after which a source that was lost is forgotten.
         passing: When two tracks pass each other.
+        recognition: When a new track is a source that was lost elsewhere.
         motion: How sources move.
     """
 
@@ -72,6 +68,7 @@ class Tracking:
     most: int = 3
     memory: int = 50
     passing: Passing = PASSING
+    recognition: Recognition = RECOGNITION
     motion: Motion = MOTION
 
 
@@ -85,9 +82,6 @@ OPERATING_POINTS: dict[Prefer, Tracking] = {
 
 AHEAD = 0.3
 """The gate of a track that moves is wider, by the angle that it moves in so many seconds."""
-
-AROUND = 10
-"""Frames before and after over which the strength of a track is averaged."""
 
 FORGET = 0.85
 """Live, the strength is an exponential average that keeps so much of itself in a frame."""
@@ -110,90 +104,6 @@ class Told:
     score: float
 
 
-def candidates(
-    points: Float[np.ndarray, "frames hypotheses 2"],
-    scores: Float[np.ndarray, "frames hypotheses"],
-    *,
-    stride: int = 5,
-    near: float = 18.0,
-    most: int = 4,
-    least: float = 0.08,
-) -> list[Candidates]:
-    """Merge hypotheses by their scores: the masses of score within `near` degrees, for each `stride` frames.
-
-    The strongest mass is where most score lies within `near`; its direction is the mean of that score, which is then
-    used up.
-
-    Args:
-        points: (azimuth, elevation) in radians.
-        scores: Of the hypotheses.
-        stride: Frames merged into one output frame; the last one may have fewer.
-        near: Degrees.
-        most: Candidates in an output frame at most.
-        least: Mass of a candidate.
-
-    Returns:
-        Candidates of each output frame.
-    """
-    frames, count = scores.shape
-    outputs = -(-frames // stride)
-    missing = outputs * stride - frames
-    rays = np.pad(unit_vectors(points), ((0, missing), (0, 0), (0, 0))).astype(np.float32)
-    left = np.pad(scores, ((0, missing), (0, 0))).astype(np.float32)
-    rays, left = rays.reshape(outputs, stride * count, 3), left.reshape(outputs, stride * count)
-    left /= np.r_[np.full(outputs - 1, stride), stride - missing][:, None] if outputs else 1
-    close = rays @ rays.swapaxes(1, 2) > math.cos(math.radians(near))
-    vectors, masses = np.zeros((outputs, most, 3)), np.zeros((outputs, most))
-    every = np.arange(outputs)
-    for number in range(most):
-        mass = np.einsum("fkj,fj->fk", close, left)
-        best = mass.argmax(-1)
-        share = close[every, best] * left
-        masses[:, number] = mass[every, best]
-        vectors[:, number] = np.einsum("fk,fkc->fc", share, rays)
-        left = left - share
-    lengths = np.linalg.norm(vectors, axis=-1, keepdims=True)
-    vectors = vectors / np.maximum(lengths, 1e-12)
-    kept = (masses >= least) & (lengths[..., 0] > 0)
-    return [Candidates(vectors[f][kept[f]], masses[f][kept[f]].clip(max=1.0)) for f in every]
-
-
-@dataclass
-class _Track:
-    """A source that is followed. Scores are those of the candidates, 0 in frames without one."""
-
-    number: int
-    first: int
-    path: Path
-    scores: list[float]
-    last: int
-    strength: float
-    best: float
-    ended: np.ndarray | None = None
-
-    def forget(self) -> None:
-        """Keep the present state only."""
-        self.path.forget()
-        self.scores.clear()
-
-    def end(self) -> None:
-        """Keep the directions only: filters of a long recording are large."""
-        self.ended = self.directions()
-        self.path.forget()
-
-    def directions(self) -> Vectors:
-        """Smoothed, up to the last frame with a candidate."""
-        return self.path.smoothed(1 + self.last - self.first) if self.ended is None else self.ended
-
-    def strengths(self) -> Float[np.ndarray, "frames"]:
-        """Mean score around each frame, up to the last one with a candidate."""
-        length = self.last - self.first + 1
-        total = np.cumsum(np.r_[0.0, self.scores[:length]])
-        frames = np.arange(length)
-        late, early = np.minimum(frames + AROUND + 1, length), np.maximum(frames - AROUND, 0)
-        return (total[late] - total[early]) / (2 * AROUND + 1)
-
-
 class Tracker:
     """Links candidates frame by frame; tells what is known up to now.
 
@@ -211,9 +121,11 @@ class Tracker:
     def __init__(self, settings: Tracking = OPERATING_POINTS["recall"], *, remember: bool = True) -> None:
         self.settings = settings
         self.remember = remember
-        self.live: list[_Track] = []
-        self.ended: list[_Track] = []
+        self.live: list[Track] = []
+        self.ended: list[Track] = []
+        self.lost: list[Track] = []
         self.meetings: list[Meeting] = []
+        self.partings: list[Parting] = []
         self.frame = -1
         self._next = 0
 
@@ -239,18 +151,22 @@ class Tracker:
                 track.path.restart(vectors[index], float(scores[index]))
             elif track.number not in self._meeting:
                 track.path.update(vectors[index], float(scores[index]))
-            track.scores[-1], track.last = float(scores[index]), self.frame
-            track.best = max(track.best, track.scores[-1])
+            track.hear(self.frame, float(scores[index]), settings.passing.score)
         for index in range(len(vectors)):
             if scores[index] >= settings.begin and index not in pairs.values():
+                pairs[self._next] = index
                 self._begin(vectors[index], float(scores[index]))
+        if found.signatures is not None:
+            self._listen(pairs, found.signatures[audible], scores)
+        self._part()
+        self._recognize()
         self._end()
         for track in self.live:
             track.strength = FORGET * track.strength + (1 - FORGET) * track.scores[-1]
             if not self.remember:
                 track.forget()
         told = [
-            Told(self.frame, track.number, track.path.position, track.strength)
+            Told(self.frame, track.source, track.path.position, track.strength)
             for track in self.live
             if track.best >= settings.confirm
             and track.strength >= settings.faint
@@ -258,21 +174,84 @@ class Tracker:
         ]
         return _apart(told, settings)[: settings.most]
 
-    def finish(self) -> list[_Track]:
+    def finish(self) -> list[Track]:
         """All confirmed tracks, in the order of their beginning."""
         tracks = (track for track in self.ended + self.live if track.best >= self.settings.confirm)
         return sorted(tracks, key=lambda track: (track.first, track.number))
 
     def _end(self) -> None:
-        for track in self.live:
-            late = self.frame - track.last > self.settings.gap
-            if late and self.remember and track.best >= self.settings.confirm:
+        settings = self.settings
+        late = [track for track in self.live if self.frame - track.last > settings.gap]
+        for track in (track for track in late if track.best >= settings.confirm):
+            self.lost.append(track)
+            if self.remember:
                 track.end()
                 self.ended.append(track)
-        self.live = [track for track in self.live if self.frame - track.last <= self.settings.gap]
+        self.live = [track for track in self.live if self.frame - track.last <= settings.gap]
+        self.lost = [track for track in self.lost if self.frame - track.last <= settings.memory]
+
+    def _listen(
+        self,
+        pairs: dict[int, int],
+        sounds: Float[np.ndarray, "candidates bands"],
+        scores: Float[np.ndarray, "candidates"],
+    ) -> None:
+        """Signatures of the tracks that have a candidate of their own."""
+        alone = pairs.keys() - self._meeting
+        for track in (track for track in self.live if track.number in alone):
+            index = pairs[track.number]
+            track.voice.hear(sounds[index], float(scores[index]))
+
+    def _recognize(self) -> None:
+        """New tracks of sources that were lost."""
+        settings, law, meeting = self.settings, self.settings.recognition, self._meeting
+        for new in list(self.live):
+            young = self.frame - new.first <= law.latest and not new.known
+            if not young or new.best < settings.confirm or new.number in meeting:
+                continue
+            known = [
+                (self._difference(old, new), old.number, old)
+                for old in self.lost + self.live
+                if old.best >= settings.confirm
+                and old.number not in meeting
+                and law.lost(old, new, self.frame, settings.memory)
+            ]
+            difference, _, old = min(known, default=(math.inf, 0, new))
+            if difference < math.inf:
+                end = old.last if old in self.lost else old.firm
+                new.succeed(old, end + 1, self._next)
+                self._next += 1
+
+    def _difference(self, old: Track, new: Track) -> float:
+        law = self.settings.recognition
+        if old in self.lost and law.returned(old, new):
+            return -1.0
+        for parting in self.partings:
+            if old.number in parting.tracks:
+                voice = parting.voices[parting.tracks.index(old.number)]
+                return law.difference(old, new, voice, parting.met)
+        return law.difference(old, new, old.voice, old.firm)
+
+    def _part(self) -> None:
+        """Correct who is who after meetings."""
+        tracks = {track.number: track for track in self.live}
+        law = self.settings.passing
+        for parting in list(self.partings):
+            if not {*parting.tracks} <= tracks.keys() - self._meeting:
+                self.partings.remove(parting)
+                continue
+            one, two = (tracks[number] for number in parting.tracks)
+            if parting.mistaken(one.voice, two.voice, law):
+                one.exchange(two, self.frame - parting.frame + 1)
+                parting.straight = not parting.straight
+            if self.frame - parting.frame >= law.settle:
+                self.partings.remove(parting)
+                for track, voice in zip((one, two), parting.voices, strict=True):
+                    voice.hear(track.voice.mean, track.voice.weight, track.voice.frames)
+                    track.voice = voice
 
     def _assign(
-        self, tracks: list[_Track], vectors: Vectors, scores: Float[np.ndarray, "candidates"]
+        self, tracks: list[Track], vectors: Vectors, scores: Float[np.ndarray, "candidates"]
     ) -> dict[int, int]:
         """Tracks by number, with the candidates that continue them."""
         if not tracks or not len(vectors):
@@ -280,8 +259,11 @@ class Tracker:
         angles = np.arccos((np.stack([t.path.position for t in tracks]) @ vectors.T).clip(-1, 1))
         speeds = np.array([[np.linalg.norm(track.path.velocity)] for track in tracks])
         gate = math.radians(self.settings.gate) + AHEAD * speeds
-        # A faint candidate must not win over a strong one because it is a little nearer; nor must a doubtful track.
-        known = np.array([track.best >= self.settings.confirm for track in tracks])[:, None]
+        # A faint candidate must not win over a strong one because it is a little nearer; nor must a doubtful track, or
+        # one whose source another track follows.
+        known = np.array([track.best >= self.settings.confirm and not track.succeeded for track in tracks])[
+            :, None
+        ]
         cost = np.where(angles <= gate, angles - gate * (0.5 + scores + 0.5 * known), 0.0)
         return {
             tracks[row].number: int(column)
@@ -328,6 +310,7 @@ class Tracker:
             leave = meeting.leave(vectors[around], scores[around], law)
             if leave is not None:
                 pairs.update({t: int(around[c]) for t, c in zip(meeting.tracks, leave, strict=True)})
+                self._leave(meeting)
             late = self.frame - meeting.frame > law.longest
             if leave is not None or late or len(known) < 2:
                 self.meetings.remove(meeting)
@@ -336,7 +319,14 @@ class Tracker:
                 pairs.update(dict.fromkeys(meeting.tracks, int(around[0])))
         return pairs
 
-    def _settled(self) -> list[_Track]:
+    def _leave(self, meeting: Meeting) -> None:
+        tracks = {track.number: track for track in self.live if track.number in meeting.tracks}
+        if len(tracks) == 2:
+            one, two = (tracks[number] for number in meeting.tracks)
+            self.partings.append(Parting(meeting.tracks, (one.voice, two.voice), meeting.frame, self.frame))
+            one.voice, two.voice = Voice(), Voice()
+
+    def _settled(self) -> list[Track]:
         """Confirmed tracks that are strong, and old enough to have a velocity, and do not meet another one."""
         settings, meeting = self.settings, self._meeting
         return [
@@ -353,8 +343,7 @@ class Tracker:
         return {number for meeting in self.meetings for number in meeting.tracks}
 
     def _begin(self, vector: np.ndarray, score: float) -> None:
-        path = Path(self.settings.motion, vector, score)
-        self.live.append(_Track(self._next, self.frame, path, [score], self.frame, score, score))
+        self.live.append(Track(self._next, self.frame, vector, score, self.settings.motion))
         self._next += 1
 
 
@@ -366,17 +355,15 @@ def link(found: Iterable[Candidates], settings: Tracking = OPERATING_POINTS["rec
         settings: How.
 
     Returns:
-        For each output frame its tracks, strongest first. Numbers count tracks in the order of their beginning; a
-        track that starts where another one ended not long ago takes its number.
+        For each output frame its tracks, strongest first. Numbers count sources in the order of their beginning.
     """
     tracker = Tracker(settings)
     for each in found:
         tracker.step(each)
     tracks = tracker.finish()
     frames: list[list[Told]] = [[] for _ in range(tracker.frame + 1)]
-    paths = [track.directions() for track in tracks]
-    for number, track, path in zip(_numbers(tracks, paths, settings), tracks, paths, strict=True):
-        for told in _told(number, track, path, settings):
+    for track in tracks:
+        for told in _told(track, settings):
             frames[told.frame].append(told)
     return _renumbered([_apart(told, settings)[: settings.most] for told in frames])
 
@@ -399,25 +386,8 @@ def _renumbered(frames: list[list[Told]]) -> list[list[Told]]:
     return [[replace(told, track=numbers[told.track]) for told in frame] for frame in frames]
 
 
-def _told(number: int, track: _Track, path: np.ndarray, settings: Tracking) -> Iterator[Told]:
-    for index, (vector, strength) in enumerate(zip(path, track.strengths(), strict=True)):
+def _told(track: Track, settings: Tracking) -> Iterator[Told]:
+    told = zip(track.sources(), track.directions(), track.strengths(), strict=True)
+    for index, (source, vector, strength) in enumerate(told):
         if strength >= settings.faint and (settings.fill or track.scores[index] > 0):
-            yield Told(track.first + index, number, vector, float(strength))
-
-
-def _numbers(tracks: Sequence[_Track], paths: Sequence[np.ndarray], settings: Tracking) -> list[int]:
-    """Numbers of the sources: a pause does not make a new one."""
-    numbers: list[int] = []
-    places: dict[int, tuple[int, np.ndarray]] = {}
-    for track, path in zip(tracks, paths, strict=True):
-        first = track.first
-        near = [
-            (float(path[0] @ place), number)
-            for number, (last, place) in places.items()
-            if last < first <= last + settings.memory
-            and path[0] @ place >= math.cos(math.radians(settings.gate / 2))
-        ]
-        number = max(near)[1] if near else max(places, default=-1) + 1
-        places[number] = (track.last, path[-1])
-        numbers.append(number)
-    return numbers
+            yield Told(track.first + index, int(source), vector, float(strength))
