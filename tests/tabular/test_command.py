@@ -21,6 +21,7 @@ from torchmcl.errors import UserError
 from torchmcl.runs.jobs import Local
 from torchmcl.tabular.command import FitSettings, fit_table, predict_table
 from torchmcl.tabular.files import pieces, read_frame
+from torchmcl.tabular.sets import read_split
 from torchmcl.tabular.study import Study, study, summary
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
@@ -235,6 +236,17 @@ def test_a_study_is_resumed_and_summarized(tmp_path, monkeypatch):
         study(Study(str(tmp_path / "sets"), ("none",)), tmp_path / "out", Local(1))
     with pytest.raises(UserError, match="--peers magic: must be one of torchmcl, mdn"):
         study(Study(str(tmp_path / "sets"), methods=("magic",)), tmp_path / "out", Local(1))
+
+
+@pytest.mark.parametrize("text", ["", "nan", "1e300", "99999999999999999999999", "0.5", "-1", "2", "x"])
+def test_numbers_of_columns_that_are_not_there_are_refused(text, tmp_path):
+    """With one sentence: a warning would be another."""
+    folder = tmp_path / "tiny" / "data"
+    folder.mkdir(parents=True)
+    np.savetxt(folder / "data.txt", np.zeros((4, 2)))
+    (folder / "index_features.txt").write_text(text)
+    with pytest.raises(UserError, match=r"index_features\.txt: (must hold|is not a table of numbers)"):
+        read_split(tmp_path, "tiny", 0)
 
 
 def test_ranks_and_ratios():

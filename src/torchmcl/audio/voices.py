@@ -197,7 +197,7 @@ def _is_whole(path: Path, kind: type, shape: tuple[int, ...]) -> bool:
         found = np.load(path, mmap_mode="r")
     except (OSError, ValueError, EOFError):
         return False
-    return bool(found.dtype == kind and found.shape == shape)
+    return found.dtype == kind and found.shape == shape and all(np.isfinite(part).all() for part in found)
 
 
 def _identity(rooms: Rooms) -> str:

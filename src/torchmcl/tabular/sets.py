@@ -4,6 +4,7 @@ A set is a folder with `data/data.txt` (one row a line, numbers), `index_feature
 `index_train_N.txt` and `index_test_N.txt` for each split N.
 """
 
+import warnings
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -60,7 +61,9 @@ def _numbers(path: Path, ndmin: Literal[1, 2] = 1) -> Array:
     if not path.is_file():
         raise UserError(f"{path}: there is no such file")
     try:
-        values = np.loadtxt(path, ndmin=ndmin)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", UserWarning)  # of an empty file, which is refused below
+            values = np.loadtxt(path, ndmin=ndmin)
     except (ValueError, UnicodeDecodeError) as error:
         raise UserError(f"{path}: is not a table of numbers ({str(error).splitlines()[0]})") from None
     if not values.size or not np.isfinite(values).all():
@@ -70,7 +73,6 @@ def _numbers(path: Path, ndmin: Literal[1, 2] = 1) -> Array:
 
 def _indices(path: Path, count: int) -> NDArray[np.int64]:
     values = _numbers(path)
-    found = values.astype(np.int64)
-    if (found != values).any() or (found < 0).any() or (found >= count).any():
+    if not ((values >= 0) & (values < count) & (values == np.floor(values))).all():
         raise UserError(f"{path}: must hold whole numbers from 0 to {count - 1}")
-    return found
+    return values.astype(np.int64)
