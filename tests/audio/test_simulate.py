@@ -271,9 +271,12 @@ def test_folders_that_are_something_else_are_left_alone(tmp_path, made):
         simulate(tmp_path / "mine", TINY)
     with pytest.raises(UserError, match=r"thesis\.tex: is a file, it must be a folder"):
         simulate(tmp_path / "mine" / "thesis.tex", TINY)
-    (tmp_path / "mine" / "simulation.json").write_text("[]")
-    with pytest.raises(UserError, match=r"simulation\.json: is not a description of simulated recordings"):
-        simulate(tmp_path / "mine", TINY)
+    for content in ("[]", "[" * 100_000):
+        (tmp_path / "mine" / "simulation.json").write_text(content)
+        with pytest.raises(
+            UserError, match=r"simulation\.json: is not a description of simulated recordings"
+        ):
+            simulate(tmp_path / "mine", TINY)
     assert (tmp_path / "mine" / "thesis.tex").read_text() == "important"
     with pytest.raises(UserError, match="workers is 0, must be at least 1"):
         simulate(tmp_path / "none", TINY, workers=0)

@@ -247,6 +247,15 @@ def test_wrong_responses_are_named(tmp_path):
         read_responses([tmp_path / "bad.sofa"])
 
 
+def test_a_response_with_a_channel_out_of_proportion_is_refused(tmp_path):
+    impulses = np.zeros((2, 4, 64))
+    impulses[:, 0, 5], impulses[1, 2, 5] = 1.0, 1e36
+    with pytest.raises(
+        UserError, match=r"room\.sofa: has an impulse response with a channel out of all proportion"
+    ):
+        read_sofa(sofa_file(tmp_path / "room.sofa", Data_IR=impulses))
+
+
 @pytest.mark.parametrize("rate", [1.0, 1e12, math.inf, math.nan, -48000.0])
 def test_responses_at_impossible_rates_are_refused(rate, tmp_path):
     with pytest.raises(UserError, match=r"room.sofa: (the sample rate|cannot be read)"):

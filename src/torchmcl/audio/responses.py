@@ -32,6 +32,8 @@ HIGHEST = math.radians(70)
 TABLE = "directions.csv"
 LARGEST, LONGEST = 2**30, 60.0
 """Bytes of a file of responses, and seconds of a response."""
+LOUDEST = 100
+"""Of any channel, in units of the first; that of a plane wave is at most the square root of 3."""
 AUDIBLE = 10 ** (-20 / 20)
 """The direct sound begins where a response first exceeds so much of its largest sample."""
 
@@ -255,6 +257,8 @@ def _measured(
 ) -> Measured:
     if not all(np.isfinite(response).all() and np.abs(response[0]).max() > 0 for response in responses):
         raise UserError(f"{path}: has an impulse response that is silent or not finite")
+    if any(np.abs(response).max() > LOUDEST * np.abs(response[0]).max() for response in responses):
+        raise UserError(f"{path}: has an impulse response with a channel out of all proportion")
     distances = np.linalg.norm(seen, axis=-1)
     if not (np.isfinite(distances) & (distances > 0)).all():
         raise UserError(f"{path}: has a source at the place of the listener or without a position")

@@ -1,6 +1,5 @@
 """Folders of simulated recordings, made in parallel, to the byte the same each time, never half written."""
 
-import json
 import multiprocessing
 import os
 import signal
@@ -25,7 +24,7 @@ from torchmcl.audio.clips import Clip, deal, folder_clips, synthesized_clips
 from torchmcl.audio.datasets import LAYOUTS, RecordingSpec
 from torchmcl.audio.scenes import SceneSettings, compose, description, render
 from torchmcl.errors import UserError
-from torchmcl.runs.files import atomic, check_space, locked, sweep, write_json, write_text
+from torchmcl.runs.files import atomic, check_space, locked, read_json, sweep, write_json, write_text
 from torchmcl.runs.jobs import check_workers
 
 __all__ = ["simulate"]
@@ -214,7 +213,7 @@ def _agree(out: Path, settings: SceneSettings, clips: Sequence[Clip]) -> None:
             raise UserError(f"{out}: is not empty and has no {SETTINGS}, choose another folder")
         return
     try:
-        there = json.loads(path.read_text(encoding="utf-8"))
+        there = read_json(path)
         different = [key for key, value in _identity(settings, clips).items() if there[key] != value]
     except (ValueError, KeyError, TypeError):
         raise UserError(f"{path}: is not a description of simulated recordings") from None
