@@ -151,7 +151,8 @@ def follow(
 
     def found() -> Iterator[Candidates]:
         for block in blocks:
-            kept.append(replace(block, spectra=block.spectra[:, :0]))
+            # Spectra are large. A copy of none of their bands: a view would keep all of them.
+            kept.append(replace(block, spectra=block.spectra[:, :0].copy()))
             yield from _candidates(block, settings)
 
     told = _causal(found(), settings) if causal else link(found(), settings)
@@ -261,7 +262,7 @@ def _per_output(counts: Float[np.ndarray, "frames 4"]) -> Float[np.ndarray, "out
 
 
 def _causal(found: Iterable[Candidates], settings: Tracking) -> list[list[Told]]:
-    tracker = Tracker(settings)
+    tracker = Tracker(settings, remember=False)
     return [tracker.step(each) for each in found]
 
 
