@@ -243,18 +243,22 @@ class Localizer(Shared):
             yield block
             progress(min((block.times[-1] + HOP) / (total / rate), 1.0))
 
-    def follow(self, blocks: Iterable[Frames], listening: Listening = DEFAULT) -> Localization:
+    def follow(
+        self, blocks: Iterable[Frames], listening: Listening = DEFAULT, *, hypotheses: bool = True
+    ) -> Localization:
         """Link the hypotheses of successive blocks to tracks.
 
         Args:
             blocks: Of one recording.
             listening: How it is localized.
+            hypotheses: Whether they are kept; without, a long recording takes little memory.
         """
         return follow(
             blocks,
             OPERATING_POINTS[listening.prefer],
             calibration=self.calibration,
             causal=listening.causal,
+            hypotheses=hypotheses,
         )
 
     def _blocks(
@@ -387,7 +391,11 @@ def localize(
                 "prefer": listening.prefer,
             }
             written = write_predictions(
-                blocks, out, path.stem, about, partial(localizer.follow, listening=listening)
+                blocks,
+                out,
+                path.stem,
+                about,
+                partial(localizer.follow, listening=listening, hypotheses=False),
             )
             console.print(", ".join(map(str, written)), soft_wrap=True, markup=False)
 

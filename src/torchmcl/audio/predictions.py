@@ -4,6 +4,7 @@ import csv
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields, replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -82,6 +83,14 @@ class Frames:
         """The same frames, the first of which has that number."""
         return replace(self, times=(first + np.arange(len(self))) * HOP)
 
+    def reduced(self, hypotheses: bool) -> "Frames":
+        """The same frames without spectra, and without hypotheses unless they are wanted.
+
+        What is left out is an empty copy, not a view, which would keep the whole array in memory.
+        """
+        names = ("spectra",) if hypotheses else ("spectra", "directions", "scores")
+        return replace(self, **{name: getattr(self, name)[:, :0].copy() for name in names})
+
     @classmethod
     def join(cls, parts: Sequence["Frames"]) -> "Frames":
         """Frames one after another."""
@@ -138,6 +147,7 @@ def follow(
     *,
     calibration: Calibration | None = None,
     causal: bool = False,
+    hypotheses: bool = True,
 ) -> Localization:
     """Link the hypotheses of a recording to tracks, with regions and counts.
 
@@ -146,13 +156,13 @@ def follow(
         settings: Of the tracker.
         calibration: Gives regions and the probabilities of counts.
         causal: Whether a track is told from its past only.
+        hypotheses: Whether they are kept; without, a long recording takes little memory.
     """
     kept: list[Frames] = []
 
     def found() -> Iterator[Candidates]:
         for block in blocks:
-            # Spectra are large. A copy of none of their bands: a view would keep all of them.
-            kept.append(replace(block, spectra=block.spectra[:, :0].copy()))
+            kept.append(block.reduced(hypotheses))
             yield from _candidates(block, settings)
 
     told = _causal(found(), settings) if causal else link(found(), settings)
@@ -165,6 +175,9 @@ def follow(
     sources = tuple(tuple(_source(one, calibration) for one in each) for each in told)
     coverage = math.nan if calibration is None else calibration.coverage
     return Localization(frames.directions, frames.scores, frames.times, sources, counts, coverage)
+
+
+WITHOUT_HYPOTHESES = partial(follow, hypotheses=False)
 
 
 def causal_output(
@@ -194,7 +207,7 @@ def write_predictions(
     out: Path,
     stem: str,
     about: dict[str, object],
-    linked: Callable[[Iterable[Frames]], Localization] = follow,
+    linked: Callable[[Iterable[Frames]], Localization] = WITHOUT_HYPOTHESES,
 ) -> list[Path]:
     """Write all files of one recording.
 

@@ -6,6 +6,7 @@ import tempfile
 from collections import defaultdict
 from collections.abc import Callable
 from fractions import Fraction
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -53,7 +54,7 @@ def analyze_recording(
     blocks = localizer.blocks(source, convention=used, progress=lambda share: progress(0.9 * share))
     stem = Path(name).stem or "recording"
     about: dict[str, object] = {"recording": name, "model": localizer.method, "format": used}
-    written = write_predictions(blocks, results, stem, about, localizer.follow)
+    written = write_predictions(blocks, results, stem, about, partial(localizer.follow, hypotheses=False))
     write_json(results / "view.json", recording_view(results, stem, read_header(source).duration))
     write_playback(source, results / "playback.ogg", used)
     progress(1.0)
