@@ -14,7 +14,7 @@ from torchmcl.hypotheses import Hypotheses, check_hypotheses
 
 __all__ = ["energy_loss", "energy_score"]
 
-BLOCK = 2**18
+BLOCK = 2**17
 """Batches are cut so that no buffer of pairs holds more numbers: it stays in the cache, and memory is bounded."""
 
 
@@ -84,7 +84,7 @@ def active_mean(
 ) -> Float[Tensor, ""]:
     """The average over active targets; 0 where there are none."""
     if active is None:
-        return each.sum() / max(each.numel(), 1)
+        return each.mean() if each.numel() else each.sum()
     # A product, not a selection: a NaN hypothesis must not disappear behind an inactive target.
     return (each * active).sum() / active.sum().clamp(min=1)
 
@@ -166,39 +166,40 @@ class _PointEnergy(ScoreFunction):
 
     @staticmethod
     def forward(points: Tensor, probs: Tensor, targets: Tensor) -> tuple[Tensor, ...]:
-        return batch_last(_point_energy, (points, probs, targets), probs.shape[:-1])
+        score, force, *others = batch_last(_point_energy, (points.mT, probs, targets), probs.shape[:-1])
+        return score, force.mT, *others
 
 
 def _point_energy(points: Tensor, probs: Tensor, targets: Tensor) -> tuple[Tensor, ...]:
-    """The scores of points `(hypotheses, dim, n)`, and their derivatives in points, probabilities and targets."""
-    p = probs
-    reach, force = _among_points(points, p)
-    unit = targets[:, None] - points
-    square = unit.square().sum(2).add_(_least(p))
+    """The scores of points `(dim, hypotheses, n)`, and their derivatives in points, probabilities and targets."""
+    p, least = probs, _least(probs)
+    reach, force = _among_points(points, p, least)
+    unit = points - targets[:, :, None]
+    square = unit.square().sum(1).add_(least)
     rate = square.rsqrt()
-    length, unit = square.mul_(rate), unit.mul_(rate[:, :, None])
-    score = (p * length).sum(1) - (p * reach).sum(0) / 2
-    return score, (unit + force).mul_(-p[:, None]), length - reach, (unit * p[:, None]).sum(1)
+    length, unit = square.mul_(rate), unit.mul_(rate[:, None])
+    excess = length - reach
+    score = excess.add(reach, alpha=0.5).mul_(p).sum(1)
+    return score, (unit - force).mul_(p), excess, -(unit * p).sum(2)
 
 
-def _among_points(points: Tensor, p: Tensor) -> tuple[Tensor, Tensor]:
-    """The expected distance `(hypotheses, n)` of each point to the others, and its gradient `(hypotheses, dim, n)`."""
-    k, dim, n = points.shape
-    places = points.movedim(1, 0).contiguous()
+def _among_points(points: Tensor, p: Tensor, least: Tensor) -> tuple[Tensor, Tensor]:
+    """The expected distance `(hypotheses, n)` of each point to the others, and its gradient `(dim, hypotheses, n)`."""
+    dim, k, n = points.shape
     size = block_size(n, k * k)
     # One buffer serves all blocks: differences, then squared distances, then inverse distances.
     buffer, found = points.new_empty(dim + 2, k, k, size), points.new_empty(dim + 1, k, n)
     for start in range(0, n, size):
         part = slice(start, start + size)
-        place, weight = places[..., part], p[..., part]
+        place, weight = points[..., part], p[..., part]
         *apart, square, rate = work = buffer[..., : weight.shape[-1]]
         torch.sub(place[:, :, None], place[:, None], out=work[:dim])
-        torch.addcmul(_least(p), apart[0], apart[0], out=square)
+        torch.addcmul(least, apart[0], apart[0], out=square)
         for each in apart[1:]:
             square.addcmul_(each, each)
         torch.rsqrt(square, out=rate).mul_(weight)
         torch.sum(work[:-1].mul_(rate), 2, out=found[..., part])
-    return found[-1], found[:-1].movedim(0, 1)
+    return found[-1], found[:-1]
 
 
 def _least(values: Tensor) -> Tensor:
