@@ -85,6 +85,16 @@ def test_a_tone_lies_in_its_band_with_the_covariance_of_its_wave():
     np.testing.assert_allclose(found[0, loudest] / energy[0, loudest], expected, atol=1e-4)
 
 
+@pytest.mark.parametrize("gain", [1e-30, 1e38])
+def test_levels_of_any_float_file_have_the_same_signature(two, gain):
+    vectors, _ = two
+    noise = torch.from_numpy(np.random.default_rng(2).uniform(-1, 1, (1, 4, 11 * HOP))).float()
+    quiet, loud = (covariances(noise * factor, RATE, HOP)[0].numpy() for factor in (1.0, gain))
+    assert np.isfinite(loud).all()
+    every = np.repeat(vectors[None], len(quiet), 0), np.ones((len(quiet), 2), bool)
+    np.testing.assert_allclose(signatures(loud, *every), signatures(quiet, *every), atol=1e-4)
+
+
 def test_a_voice_is_the_mean_of_what_was_heard():
     rng = np.random.default_rng(1)
     heard, weights = rng.normal(size=(12, BANDS)), rng.uniform(0.1, 1, 12)

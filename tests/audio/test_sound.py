@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from torchmcl.audio.datasets import BrokenFile, open_sound
-from torchmcl.audio.datasets.sound import cache_folder
+from torchmcl.audio.datasets.sound import cache_folder, read_header
 from torchmcl.errors import UserError
 
 
@@ -55,6 +55,20 @@ def test_samples_are_found_behind_other_chunks(tmp_path, write_sound):
     at = content.index(b"data")
     path.write_bytes(content[:at] + b"LIST" + struct.pack("<I", 3) + b"abc\0" + content[at:] + b"more")
     np.testing.assert_array_equal(open_sound(path), samples)
+
+
+@pytest.mark.parametrize(
+    ("name", "subtype"), [("a.aiff", "PCM_16"), ("a.aiff", "FLOAT"), ("a.w64", "DOUBLE")]
+)
+def test_cut_files_of_other_formats_are_named(tmp_path, name, subtype):
+    path = tmp_path / name
+    soundfile.write(path, np.random.default_rng(0).normal(0, 0.1, (1000, 4)), 16000, subtype)
+    whole = path.read_bytes()
+    assert read_header(path).frames == 1000
+    for size in (len(whole) - 1, len(whole) // 2, len(whole) // 4):
+        path.write_bytes(whole[:size])
+        with pytest.raises(BrokenFile, match=f"truncated, {size} of {len(whole)} announced bytes"):
+            read_header(path)
 
 
 def test_a_truncated_compressed_file_leaves_nothing_in_the_cache(tmp_path, write_sound):

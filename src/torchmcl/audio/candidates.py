@@ -77,6 +77,6 @@ def candidates(
     masses = masses.clip(max=1.0)
     if spectra is None:
         return [Candidates(vectors[f][kept[f]], masses[f][kept[f]]) for f in every]
-    sums = np.add.reduceat(spectra.astype(float), np.arange(0, frames, stride)) if frames else spectra
+    sums = np.add.reduceat(spectra, np.arange(0, frames, stride)) if frames else spectra
     sounds = signatures(sums, vectors, kept)
     return [Candidates(vectors[f][kept[f]], masses[f][kept[f]], sounds[f][kept[f]]) for f in every]

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from jaxtyping import Float32
+from jaxtyping import Float32, Float64
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 from torch import Tensor, nn
@@ -302,7 +302,7 @@ class Localizer(Shared):
 
     def _spectra(
         self, piece: Float32[np.ndarray, "windows 4 samples"]
-    ) -> Float32[np.ndarray, "frames bands 10"]:
+    ) -> Float64[np.ndarray, "frames bands 10"]:
         """Of the frames of successive pieces of sound."""
         hop = round(HOP * self.sample_rate)
         batches = torch.from_numpy(piece.copy()).split(BATCH)

@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 
 import numpy as np
-from jaxtyping import Float, Float32
+from jaxtyping import Float, Float32, Float64
 
 from torchmcl.audio.calibration import Calibration, count_evidence
 from torchmcl.audio.candidates import Candidates, candidates
@@ -71,7 +71,7 @@ class Frames:
     scores: Float32[np.ndarray, "frames hypotheses"]
     times: Float[np.ndarray, "frames"]
     counts: Float32[np.ndarray, "frames 4"]
-    spectra: Float32[np.ndarray, "frames bands 10"]
+    spectra: Float64[np.ndarray, "frames bands 10"]
 
     def __len__(self) -> int:
         return len(self.times)

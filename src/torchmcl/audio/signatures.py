@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
-from jaxtyping import Bool, Float, Float32
+from jaxtyping import Bool, Float, Float32, Float64
 from torch import Tensor
 
 __all__ = ["BANDS", "Voice", "covariances", "signatures"]
@@ -38,7 +38,7 @@ RIDGE = 0.05
 
 def covariances(
     sound: Float[Tensor, "*windows 4 samples"], sample_rate: int, hop: int
-) -> Float32[Tensor, "*windows frames bands 10"]:
+) -> Float64[Tensor, "*windows frames bands 10"]:
     """Real parts of the covariance of the channels in bands, in frames of two hops that start at every hop.
 
     Args:
@@ -47,6 +47,7 @@ def covariances(
         hop: Samples.
     """
     size = 2 * hop
+    sound = sound.double()  # Squares of what a float file may hold are not finite otherwise.
     window = torch.hann_window(size, dtype=sound.dtype)
     spectrum = torch.fft.rfft(sound.unfold(-1, size, hop) * window)
     edges = np.geomspace(LOWEST, min(HIGHEST, sample_rate / 2), BANDS + 1) * size / sample_rate
@@ -57,7 +58,7 @@ def covariances(
         band = parts[..., start:end, :].flatten(-2).movedim(-3, -2)
         found.append((band @ band.mT).flatten(-2))
     kept = [4 * one + two for one, two in PAIRS]
-    return torch.stack(found, -2)[..., kept].float()
+    return torch.stack(found, -2)[..., kept]
 
 
 def signatures(
@@ -81,7 +82,7 @@ def signatures(
     gram = model @ model.swapaxes(1, 2) + RIDGE * np.eye(model.shape[1])
     powers = np.linalg.solve(gram, model @ (spectra * WEIGHTS).swapaxes(1, 2))[:, :-1]
     pressure = spectra[:, None, :, 0]
-    floor = FLOOR * (pressure + 0.01 * pressure.mean(-1, keepdims=True)) + np.finfo(np.float32).tiny
+    floor = FLOOR * (pressure + 0.01 * pressure.mean(-1, keepdims=True)) + np.finfo(float).tiny
     levels = np.log(np.maximum(powers, floor))
     return (levels - levels.mean(-1, keepdims=True)).astype(np.float32)
 

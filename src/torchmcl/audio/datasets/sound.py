@@ -62,14 +62,27 @@ def read_header(path: str | Path) -> Sound:
     """
     path = Path(path)
     with path.open("rb") as stream:
-        riff = stream.read(12)
-        wave = riff[:4] == b"RIFF" and riff[8:] == b"WAVE"
+        head = stream.read(12)
+        wave = head[:4] == b"RIFF" and head[8:] == b"WAVE"
+        if not wave:
+            _check_size(path, head + stream.read(12), os.fstat(stream.fileno()).st_size)
         sound = _riff(path, stream) if wave else _libsndfile(path)
     if sound.frames == 0:
         raise BrokenFile(path, "has no samples")
     if sound.duration > LONGEST:
         raise BrokenFile(path, f"announces {sound.duration:.0f} s, must be at most {LONGEST:.0f} s")
     return sound
+
+
+def _check_size(path: Path, head: bytes, size: int) -> None:
+    """AIFF and W64 announce their size, which libsndfile takes no notice of."""
+    announced = 0
+    if len(head) == 24 and head[:4] == b"FORM":
+        announced = 8 + int.from_bytes(head[4:8], "big")
+    elif len(head) == 24 and head[:4] == b"riff":
+        announced = int.from_bytes(head[16:24], "little")
+    if announced > size:
+        raise BrokenFile(path, f"truncated, {size} of {announced} announced bytes are there")
 
 
 def _riff(path: Path, stream: BinaryIO) -> Sound:
