@@ -59,7 +59,7 @@ def test_one_outlier_leaves_the_score_finite():
 
 @pytest.mark.parametrize(
     "settings",
-    [{"n_hypotheses": 10**9}, {"hidden": (10**9,)}, {"hidden": (10**5,) * 3}, {"hidden": (8,) * 10**6}],
+    [{"n_hypotheses": 10**9}, {"hidden": (10**9,)}, {"hidden": (10**5,) * 3}, {"hidden": (8,) * 130_000}],
 )
 @pytest.mark.parametrize("kind", [MCLRegressor, MCLClassifier])
 def test_networks_that_would_fill_the_memory_are_refused(kind, settings):
