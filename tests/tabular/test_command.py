@@ -141,6 +141,8 @@ def test_delimiter_and_decimal_sign_are_detected(tmp_path, content, columns):
         ("t.csv", b"a,b\n", "holds no row"),
         ("t.csv", b"a,b\n1,2\n1,\xff\n", "line 3 is not UTF-8 text"),
         ("t.csv", b"a,b\n1,2\n1,2,3\n", "Expected 2 fields in line 3, saw 3"),
+        ("t.csv", b"a;y;y\n1;2;3\n", "has two columns named 'y'"),
+        ("t.csv", b'"a,b","a,b"\n1,2\n', "has two columns named 'a,b'"),
         ("t.parquet", b"a,b\n", "is not a Parquet file"),
     ],
 )

@@ -153,30 +153,31 @@ def predict_table(run: Path, data: Path, out: Path, coverage: float, note: Calla
 def _predicted(model: Any, frame: Any, targets: list[str], group: str | None, coverage: float) -> Any:
     import pandas as pd
 
-    X = frame[list(model.feature_names_in_)]
+    inputs = model._inputs(frame[list(model.feature_names_in_)])
     groups = None if group is None else frame[group].astype(str).to_numpy()
-    shape = (len(X), -1)
-    mean, std = (np.reshape(each, shape) for each in (model.predict(X), model.predict_std(X)))
-    median = _three(model.predict_quantiles(X, 0.5))[:, 0]
-    ends = _three(model.predict_interval(X, coverage, groups))
+    ends = model._interval_levels(coverage, groups, len(inputs))
+    levels = np.insert(ends, 1, 0.5, axis=1)
     # Merged to a few, so that they are different answers, and the probabilities of all of them sum to 1.
-    answers = model.model_.answers(model._inputs(X), min(SHOWN, model.n_hypotheses))
-    probs, points = answers.probs.numpy(), answers.points.numpy()
+    count = min(SHOWN, model.n_hypotheses)
+    parts = [
+        _columns_of(part.mean(), part.std(), part.quantiles(levels[rows]), part.merged(count), targets)
+        for rows, part in model.model_.parts(inputs)
+    ]
+    return pd.concat([pd.DataFrame(part) for part in parts])
+
+
+def _columns_of(mean: Any, std: Any, quantiles: Any, answers: Any, targets: list[str]) -> dict[str, Any]:
     found: dict[str, Any] = {}
+    points, probs = answers.points.numpy(), answers.probs.numpy()
     for axis, name in enumerate(targets):
         before = "" if len(targets) == 1 else f"{name}_"
+        lower, median, upper = quantiles[..., axis].T
         found |= {
-            f"{before}mean": mean[:, axis], f"{before}std": std[:, axis], f"{before}median": median[:, axis],
-            f"{before}lower": ends[:, 0, axis], f"{before}upper": ends[:, 1, axis],
+            f"{before}mean": mean[:, axis], f"{before}std": std[:, axis], f"{before}median": median,
+            f"{before}lower": lower, f"{before}upper": upper,
         }  # fmt: skip
         found |= {f"{before}answer_{k + 1}": points[:, k, axis] for k in range(points.shape[1])}
-    found |= {f"probability_{k + 1}": probs[:, k] for k in range(probs.shape[1])}
-    return pd.DataFrame(found)
-
-
-def _three(values: Any) -> Any:
-    array = np.asarray(values)
-    return array if array.ndim == 3 else array[..., None]
+    return found | {f"probability_{k + 1}": probs[:, k] for k in range(probs.shape[1])}
 
 
 def _checked(

@@ -1,6 +1,7 @@
 """Tables in files: CSV with its delimiter and decimal sign detected, or Parquet; whole, or piece by piece."""
 
 import csv
+import io
 import re
 from collections import Counter
 from collections.abc import Iterator
@@ -49,11 +50,14 @@ def pieces(path: Path, rows: int | None = ROWS) -> Iterator[Any]:
         raise UserError(f"{path}: there is no such file")
     read = _parquet if path.suffix.lower() in (".parquet", ".pq") else _csv
     for frame in read(path, rows):
-        names = [str(name) for name in frame.columns]
-        twice = next((name for name, count in Counter(names).items() if count > 1), None)
-        if twice is not None:
-            raise UserError(f"{path}: has two columns named {twice!r}")
+        _check_names(path, [str(name) for name in frame.columns])
         yield frame
+
+
+def _check_names(path: Path, names: list[str]) -> None:
+    twice = next((name for name, count in Counter(names).items() if name and count > 1), None)
+    if twice is not None:
+        raise UserError(f"{path}: has two columns named {twice!r}")
 
 
 def _csv(path: Path, rows: int | None) -> Iterator[Any]:
@@ -61,6 +65,8 @@ def _csv(path: Path, rows: int | None) -> Iterator[Any]:
 
     head = _head(path)
     delimiter = _delimiter(head)
+    # pandas would give the second of two columns another name.
+    _check_names(path, next(csv.reader(io.StringIO(head), delimiter=delimiter), []))
     comma = delimiter != "," and bool(DECIMAL_COMMA.search(head.partition("\n")[2]))
     options: dict[str, Any] = {"sep": delimiter, "decimal": "," if comma else ".", "encoding": "utf-8-sig"}
     try:

@@ -80,7 +80,7 @@ class Predictions:
             Hypotheses `(n, K, dim)`; of several members, the most probable first.
         """
         inputs = self._inputs(X)
-        return self.model_.answers(inputs)
+        return self.model_.merged(inputs)
 
     def predict_dist(self, X: Any) -> Distribution:
         """The predicted distribution of each row.
@@ -131,8 +131,8 @@ class Predictions:
             and there is one output.
         """
         inputs = self._inputs(X)
-        levels = self._calibrated().interval_levels(_checked(coverage), groups, len(inputs))
-        return self._framed(X, self.model_.interval(inputs, levels), ["lower", "upper"])
+        levels = self._interval_levels(coverage, groups, len(inputs))
+        return self._framed(X, self.model_.quantiles(inputs, levels), ["lower", "upper"])
 
     def predict_region(self, X: Any, coverage: float = 0.9, groups: Any = None) -> Regions:
         """Highest-density regions that contain the targets of new rows with probability `coverage`.
@@ -196,6 +196,12 @@ class Predictions:
         if targets.dim != self.model_.dim:
             raise ValueError(f"y has {targets.dim} coordinates, the model was fitted with {self.model_.dim}")
         return targets
+
+    def _interval_levels(self, coverage: float, groups: Any, rows: int) -> Array:
+        """The levels `(rows, 2, dim)` of the quantiles that are the ends of calibrated intervals."""
+        levels = self._calibrated().interval_levels(_checked(coverage), groups, rows)
+        half = np.minimum(levels, 1.0) / 2
+        return np.stack([0.5 - half, 0.5 + half], axis=1)
 
     def _calibrated(self) -> Calibration:
         self._refuse_directions("predict_interval and predict_region")

@@ -300,7 +300,6 @@ class MCLRegressor(Predictions, Shared, RegressorMixin, BaseEstimator):
             trained.network.double(),
             trained.factors,
             self.n_hypotheses,
-            self.loss == "energy",
             is_directional(self),
             prepared.rows.targets.scalar,
         )

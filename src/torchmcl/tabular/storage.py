@@ -200,10 +200,10 @@ def _build(kind: type, value: dict[str, Any], tensors: dict[str, torch.Tensor], 
     energy = estimator.loss == "energy"
     readout = Readout(estimator.n_hypotheses, len(units.center), estimator.scores, energy)
     made = _network(estimator, columns, readout, tensors)
+    directional, scalar = is_directional(estimator), bool(value["scalar"])
     estimator.model_ = TableModel(
-        columns, units, made, tensors["factors"], estimator.n_hypotheses, energy, is_directional(estimator),
-        bool(value["scalar"]),
-    )  # fmt: skip
+        columns, units, made, tensors["factors"], estimator.n_hypotheses, directional, scalar
+    )
     estimator.calibration_ = _calibration(value, tensors)
     estimator.validation_score_ = tensors["validation_score"].numpy()
     estimator.n_iter_ = int(value["epochs"])
