@@ -65,8 +65,9 @@ def _csv(path: Path, rows: int | None) -> Iterator[Any]:
 
     head = _head(path)
     delimiter = _delimiter(head)
-    # pandas would give the second of two columns another name.
-    _check_names(path, next(csv.reader(io.StringIO(head), delimiter=delimiter), []))
+    names = next(csv.reader(io.StringIO(head), delimiter=delimiter), [])
+    # pandas would give the second of two columns another name. The last name of a long header may be cut.
+    _check_names(path, names if "\n" in head else names[:-1])
     comma = delimiter != "," and bool(DECIMAL_COMMA.search(head.partition("\n")[2]))
     options: dict[str, Any] = {"sep": delimiter, "decimal": "," if comma else ".", "encoding": "utf-8-sig"}
     try:
