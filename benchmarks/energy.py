@@ -2,13 +2,12 @@
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import mse_loss
 
-from benchmarks import Row, medians, show
+from benchmarks import Row, medians, show, training_step
 from torchmcl import HypothesisHead, energy_loss, likelihood_loss, mixture_energy_loss
 from torchmcl.hypotheses import Hypotheses
 from torchmcl.toy.evaluate import exact_emd, predict
@@ -50,25 +49,12 @@ def _step_row(name: str, hypotheses: int, dim: int, loss: Callable[..., Tensor],
     values = torch.rand(BATCH, outputs)
     head = HypothesisHead(256, hypotheses, dim, scores="softmax", widths=widths)
     calls = {
-        "mse": _step(nn.Linear(256, outputs), inputs, lambda answer: mse_loss(answer, values)),
-        "ours": _step(head, inputs, lambda answer: loss(answer, targets)),
+        "mse": training_step(nn.Linear(256, outputs), inputs, lambda answer: mse_loss(answer, values)),
+        "ours": training_step(head, inputs, lambda answer: loss(answer, targets)),
     }
     seconds = medians(calls, REPETITIONS)
     ratio = seconds["ours"] / seconds["mse"]
     return Row(f"step with {name}, over one with MSE", seconds["ours"], seconds["mse"], ratio, limit)
-
-
-def _step(head: nn.Module, inputs: Tensor, loss: Callable[[Any], Tensor]) -> Callable[[], None]:
-    layers = [nn.Linear(1, 256), nn.ReLU(), nn.Linear(256, 256), nn.ReLU(), nn.Linear(256, 256), nn.ReLU()]
-    network = nn.Sequential(*layers, head)
-    optimizer = torch.optim.Adam(network.parameters())
-
-    def step() -> None:
-        optimizer.zero_grad()
-        loss(network(inputs)).backward()
-        optimizer.step()
-
-    return step
 
 
 def _toy_row() -> Row:

@@ -1,13 +1,10 @@
 """A training step with the losses of MCL, against the same network with a mean squared error."""
 
-from collections.abc import Callable
-from typing import Any
-
 import torch
-from torch import Tensor, nn
+from torch import nn
 from torch.nn.functional import mse_loss
 
-from benchmarks import Row, medians, show
+from benchmarks import Row, medians, show, training_step
 from torchmcl import HypothesisHead, rmcl_loss
 
 __all__ = ["rows"]
@@ -26,14 +23,16 @@ def _rows(hypotheses: int, limits: dict[str, float | None], repetitions: int) ->
     active = torch.rand(BATCH, 2) < 0.75
     values = torch.rand(BATCH, hypotheses * 3)
     calls = {
-        "mse": _step(nn.Linear(256, hypotheses * 3), inputs, lambda outputs: mse_loss(outputs, values)),
-        "all negatives": _step(
+        "mse": training_step(
+            nn.Linear(256, hypotheses * 3), inputs, lambda outputs: mse_loss(outputs, values)
+        ),
+        "all negatives": training_step(
             HypothesisHead(256, hypotheses, 2), inputs, lambda h: rmcl_loss(h, targets, active)
         ),
-        "one sampled negative": _step(
+        "one sampled negative": training_step(
             HypothesisHead(256, hypotheses, 2), inputs, lambda h: rmcl_loss(h, targets, active, negatives=1)
         ),
-        "softmax link": _step(
+        "softmax link": training_step(
             HypothesisHead(256, hypotheses, 2, scores="softmax"),
             inputs,
             lambda h: rmcl_loss(h, targets, active),
@@ -50,19 +49,6 @@ def _rows(hypotheses: int, limits: dict[str, float | None], repetitions: int) ->
         )
         for name, limit in limits.items()
     ]
-
-
-def _step(head: nn.Module, inputs: Tensor, loss: Callable[[Any], Tensor]) -> Callable[[], None]:
-    layers = [nn.Linear(1, 256), nn.ReLU(), nn.Linear(256, 256), nn.ReLU(), nn.Linear(256, 256), nn.ReLU()]
-    network = nn.Sequential(*layers, head)
-    optimizer = torch.optim.Adam(network.parameters())
-
-    def step() -> None:
-        optimizer.zero_grad()
-        loss(network(inputs)).backward()
-        optimizer.step()
-
-    return step
 
 
 if __name__ == "__main__":

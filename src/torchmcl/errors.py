@@ -1,7 +1,7 @@
 """Errors that name the argument: the exception for mistakes of a caller, and the checks that all functions share."""
 
 import math
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from numbers import Integral, Real
 from typing import Any
 
@@ -164,34 +164,28 @@ def check_positive(name: str, value: Tensor) -> None:
         name: The name of the argument, for the message.
         value: A tensor.
     """
-    if torch.compiler.is_compiling():
-        return
-    try:
-        fits = bool((value > 0).all())
-    except RuntimeError:
-        return
-    if not fits:
-        raise ValueError(f"{name} must be positive, got {value.detach().min().item()}")
+    _check_all(name, value, lambda: value > 0, "must be positive")
 
 
 def check_nonnegative(name: str, value: Tensor) -> None:
-    """Raise a `ValueError` if a value is negative or NaN.
-
-    Values that cannot be read, because a graph is being traced or the function is mapped with `torch.vmap`,
-    are not checked.
+    """Raise a `ValueError` if a value is negative or NaN, as `check_positive` does.
 
     Args:
         name: The name of the argument, for the message.
         value: A tensor.
     """
+    _check_all(name, value, lambda: value >= 0, "must not be negative")
+
+
+def _check_all(name: str, value: Tensor, fits: Callable[[], Tensor], what: str) -> None:
     if torch.compiler.is_compiling():
         return
     try:
-        fits = bool((value >= 0).all())
+        right = bool(fits().all())
     except RuntimeError:
         return
-    if not fits:
-        raise ValueError(f"{name} must not be negative, got {value.detach().min().item()}")
+    if not right:
+        raise ValueError(f"{name} {what}, got {value.detach().min().item()}")
 
 
 def check_number(

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -21,7 +21,6 @@ from torchmcl.ensemble import members_loss
 from torchmcl.errors import check_choice, check_number
 from torchmcl.hypotheses import Hypotheses, Link
 from torchmcl.losses import mcl_loss, rmcl_loss
-from torchmcl.sharing.hub import Shared, fetched
 from torchmcl.tabular.columns import Columns
 from torchmcl.tabular.members import SCORED_AT_ONCE, MemberBatches, ring
 from torchmcl.tabular.network import Readout, SeparateMembers, StackedMembers
@@ -30,6 +29,7 @@ from torchmcl.tabular.recipe import DECAY, batch_size_for, epochs_for, own_netwo
 from torchmcl.tabular.regressor import _unchanged_on_failure
 from torchmcl.tabular.rows import Rows, merge, read_weights
 from torchmcl.tabular.settings import check_size, check_training, read_seed
+from torchmcl.tabular.stored import Stored
 from torchmcl.tabular.targets import Targets
 from torchmcl.training import Fitted, Hardware, Loss, Optimization, cosine, fit
 
@@ -63,7 +63,7 @@ class ClassMembers(nn.Module):
         return Hypotheses(points, logits, self.link)
 
 
-class MCLClassifier(Shared, ClassifierMixin, BaseEstimator):
+class MCLClassifier(Stored, ClassifierMixin, BaseEstimator):
     """Classification with K answers for each row, each of them a distribution over the classes.
 
     K small networks are trained together, and each becomes a specialist of some of the classes. Their average, weighted
@@ -218,43 +218,11 @@ class MCLClassifier(Shared, ClassifierMixin, BaseEstimator):
         best = self.predict_log_proba(X).argmax(-1)
         return self.classes_[best]
 
-    def save(self, folder: str | Path) -> None:
-        """Write the fitted model to a folder: `model.safetensors`, `config.json` and a card, `README.md`.
+    @staticmethod
+    def _storage() -> ModuleType:
+        from torchmcl.tabular import class_storage
 
-        Args:
-            folder: Made where it is missing; an earlier model in it is replaced.
-        """
-        from torchmcl.tabular.class_storage import save
-
-        check_is_fitted(self)
-        save(self, Path(folder))
-
-    @classmethod
-    def load(cls, folder: str | Path, network: Any = None) -> "MCLClassifier":
-        """Read a model that `save` wrote; its predictions are equal to the last bit.
-
-        Args:
-            folder: That of `save`.
-            network: What made the networks, for a model with networks of its own: code is never stored.
-        """
-        from torchmcl.tabular.class_storage import load
-
-        return load(cls, Path(folder), network)
-
-    @classmethod
-    def from_pretrained(
-        cls, source: str | Path, network: Any = None, *, revision: str | None = None
-    ) -> "MCLClassifier":
-        """Read a model from a folder or from the Hugging Face Hub (extra `hub`).
-
-        Only weights, JSON and the card are fetched; nothing of them can run.
-
-        Args:
-            source: A folder, or `"owner/name"` on the Hub.
-            network: As for `load`.
-            revision: A branch, tag or commit on the Hub.
-        """
-        return cls.load(fetched(source, revision), network)
+        return class_storage
 
     def _read(self, X: Any, y: Any, sample_weight: Any) -> Rows:
         if y is None:

@@ -4,18 +4,17 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from operator import itemgetter
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, RegressorMixin
-from sklearn.utils.validation import check_is_fitted
 from torch import nn
 
 from torchmcl.assignment import Assign, winner_takes_all
 from torchmcl.distances import Distance, euclidean
 from torchmcl.heads import Scores
-from torchmcl.sharing.hub import Shared, fetched
 from torchmcl.tabular.calibration import Calibration, calibrate
 from torchmcl.tabular.members import Folds, pool, ring
 from torchmcl.tabular.model import TableModel
@@ -24,13 +23,14 @@ from torchmcl.tabular.preparation import Preparation, prepare
 from torchmcl.tabular.recipe import MEMBERS, Trained, train_members
 from torchmcl.tabular.rows import read_weights
 from torchmcl.tabular.settings import check_settings, is_directional, read_seed
+from torchmcl.tabular.stored import Stored
 
 __all__ = ["MCLRegressor"]
 
 Array = NDArray[np.float64]
 
 
-class MCLRegressor(Predictions, Shared, RegressorMixin, BaseEstimator):
+class MCLRegressor(Predictions, Stored, RegressorMixin, BaseEstimator):
     """Regression with a distribution for each input: K scored hypotheses with widths in place of one average.
 
     Several small networks are trained in one pass on a proper score of their mixture, each with its own rows for
@@ -239,43 +239,11 @@ class MCLRegressor(Predictions, Shared, RegressorMixin, BaseEstimator):
         explained = 1 - residual / np.where(total > 0, total, 1.0)
         return float(np.where(total > 0, explained, np.where(residual > 0, 0.0, 1.0)).mean())
 
-    def save(self, folder: str | Path) -> None:
-        """Write the fitted model to a folder: `model.safetensors`, `config.json` and a card, `README.md`.
+    @staticmethod
+    def _storage() -> ModuleType:
+        from torchmcl.tabular import storage
 
-        Args:
-            folder: Made where it is missing; an earlier model in it is replaced.
-        """
-        from torchmcl.tabular.storage import save
-
-        check_is_fitted(self)
-        save(self, Path(folder))
-
-    @classmethod
-    def load(cls, folder: str | Path, network: Any = None) -> "MCLRegressor":
-        """Read a model that `save` wrote; its predictions are equal to the last bit.
-
-        Args:
-            folder: That of `save`.
-            network: What made the network, for a model with a network of its own: code is never stored.
-        """
-        from torchmcl.tabular.storage import load
-
-        return load(cls, Path(folder), network)
-
-    @classmethod
-    def from_pretrained(
-        cls, source: str | Path, network: Any = None, *, revision: str | None = None
-    ) -> "MCLRegressor":
-        """Read a model from a folder or from the Hugging Face Hub (extra `hub`).
-
-        Only weights, JSON and the card are fetched; nothing of them can run.
-
-        Args:
-            source: A folder, or `"owner/name"` on the Hub.
-            network: As for `load`.
-            revision: A branch, tag or commit on the Hub.
-        """
-        return cls.load(fetched(source, revision), network)
+        return storage
 
     def _best_of(
         self, prepared: Preparation, folds: Folds, seed: int, options: dict[str, Any]
