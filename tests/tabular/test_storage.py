@@ -88,6 +88,8 @@ def test_other_losses_are_saved(tmp_path):
             "does not describe a model",
         ),
         (lambda config: {**config, "units": {"center": [0], "scale": [-1]}}, "does not describe a model"),
+        (lambda config: {**config, "units": {"center": [0], "scale": [[1, 2]]}}, "does not describe a model"),
+        (lambda config: {**config, "units": {"center": [0], "scale": [1, 2]}}, "does not describe a model"),
         (
             lambda config: {**config, "columns": {**config["columns"], "medians": []}},
             "does not describe a model",

@@ -126,6 +126,8 @@ def _units(units: Standard) -> dict[str, Any]:
 
 def _read_units(value: dict[str, Any]) -> Standard:
     center, scale = (np.array(value[key], dtype=np.float64) for key in ("center", "scale"))
+    if center.ndim != 1 or not len(center) or center.shape != scale.shape:
+        raise ValueError("units must hold one center and one scale for each output")
     if not (np.isfinite(center).all() and np.isfinite(scale).all() and (scale > 0).all()):
         raise ValueError("units must be finite and scales positive")
     if "power" not in value:
@@ -201,6 +203,8 @@ def _build(kind: type, value: dict[str, Any], tensors: dict[str, torch.Tensor], 
     readout = Readout(estimator.n_hypotheses, len(units.center), estimator.scores, energy)
     made = _network(estimator, columns, readout, tensors)
     directional, scalar = is_directional(estimator), bool(value["scalar"])
+    if scalar and len(units.center) > 1:
+        raise ValueError(f"scalar must be false for {len(units.center)} outputs")
     estimator.model_ = TableModel(
         columns, units, made, tensors["factors"], estimator.n_hypotheses, directional, scalar
     )

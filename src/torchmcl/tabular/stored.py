@@ -2,7 +2,7 @@
 
 from pathlib import Path
 from types import ModuleType
-from typing import Any, Self
+from typing import Any, Self, cast
 
 from sklearn.utils.validation import check_is_fitted
 
@@ -35,8 +35,7 @@ class Stored(Shared):
             folder: That of `save`.
             network: What made the network, for a model with a network of its own: code is never stored.
         """
-        found: Self = cls._storage().load(cls, Path(folder), network)
-        return found
+        return cast("Self", cls._storage().load(cls, Path(folder), network))
 
     @classmethod
     def from_pretrained(cls, source: str | Path, network: Any = None, *, revision: str | None = None) -> Self:
