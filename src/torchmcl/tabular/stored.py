@@ -2,13 +2,15 @@
 
 from pathlib import Path
 from types import ModuleType
-from typing import Any, Self, cast
+from typing import Any, TypeVar, cast
 
 from sklearn.utils.validation import check_is_fitted
 
 from torchmcl.sharing.hub import Shared, fetched
 
 __all__ = ["Stored"]
+
+Kind = TypeVar("Kind", bound="Stored")
 
 
 class Stored(Shared):
@@ -28,17 +30,19 @@ class Stored(Shared):
         self._storage().save(self, Path(folder))
 
     @classmethod
-    def load(cls, folder: str | Path, network: Any = None) -> Self:
+    def load(cls: type[Kind], folder: str | Path, network: Any = None) -> Kind:
         """Read a model that `save` wrote; its predictions are equal to the last bit.
 
         Args:
             folder: That of `save`.
             network: What made the network, for a model with a network of its own: code is never stored.
         """
-        return cast("Self", cls._storage().load(cls, Path(folder), network))
+        return cast("Kind", cls._storage().load(cls, Path(folder), network))
 
     @classmethod
-    def from_pretrained(cls, source: str | Path, network: Any = None, *, revision: str | None = None) -> Self:
+    def from_pretrained(
+        cls: type[Kind], source: str | Path, network: Any = None, *, revision: str | None = None
+    ) -> Kind:
         """Read a model from a folder or from the Hugging Face Hub (extra `hub`).
 
         Only weights, JSON and the card are fetched; nothing of them can run.
