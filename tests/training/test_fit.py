@@ -138,6 +138,12 @@ def replaced(content, *place_and_value):
     return content
 
 
+def counted(content, value):
+    """A checkpoint with another number of batches."""
+    content["loops"]["fit_loop"]["epoch_loop.state_dict"]["_batches_that_stepped"] = value
+    return content
+
+
 @pytest.mark.parametrize(
     "spoil",
     [
@@ -165,6 +171,8 @@ def replaced(content, *place_and_value):
         lambda content: replaced(content, "callbacks", "AverageWeights", "steps", "x"),
         lambda content: replaced(content, "callbacks", "History", "rows", [1]),
         lambda content: replaced(content, "callbacks", "History", "seconds", None),
+        lambda content: counted(content, torch.tensor(1j)),
+        lambda content: counted(content, 0.5),
     ],
 )
 def test_a_checkpoint_of_another_program_is_one_sentence(spoil, tmp_path):

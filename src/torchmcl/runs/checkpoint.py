@@ -37,6 +37,16 @@ class AtomicCheckpoints(TorchCheckpointIO):
                 found = torch.load(path, map_location=map_location or "cpu", weights_only=True)
         except (pickle.UnpicklingError, RuntimeError, EOFError, ValueError, LookupError, TypeError):
             found = None
-        if not isinstance(found, dict) or "state_dict" not in found:
+        # What the loops count is read long after training has begun.
+        if not isinstance(found, dict) or "state_dict" not in found or not _is_plain(found.get("loops")):
             raise UserError(f"{path}: is not a checkpoint of this program; remove it to train from the start")
         return found
+
+
+def _is_plain(value: Any) -> bool:
+    """Whether it consists of dictionaries, lists, whole numbers, strings and `None`."""
+    if isinstance(value, dict):
+        return all(_is_plain(each) for each in value.values())
+    if isinstance(value, (list, tuple)):
+        return all(map(_is_plain, value))
+    return value is None or isinstance(value, (int, str))
