@@ -55,6 +55,21 @@ def run(table):
     return out
 
 
+def test_a_model_of_another_table_is_not_taken_for_that_of_the_run(table, run, tmp_path):
+    shutil.copytree(run, tmp_path / "run")
+    config = json.loads((run / "config.json").read_text())
+    config["columns"]["names"][0] = "1e308"
+    (tmp_path / "run" / "config.json").write_text(json.dumps(config))
+    with pytest.raises(
+        UserError, match=r"config\.json: is not of this table; remove it to train from the start"
+    ):
+        fit_table(
+            FitSettings(str(table), ("y", "other"), "kind", members=2, hypotheses=2, epochs=2),
+            tmp_path / "run",
+            progress=False,
+        )
+
+
 def test_a_run_has_model_measures_and_report_and_is_not_trained_again(table, run):
     before = {path.name: path.read_bytes() for path in run.iterdir() if path.is_file()}
     assert {"config.json", "model.safetensors", "metrics.json", "report.html", "settings.json"} <= set(before)

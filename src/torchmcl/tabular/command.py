@@ -96,12 +96,20 @@ def fit_table(settings: FitSettings, out: Path, progress: bool = True) -> dict[s
             model.save(out)
             run.checkpoint.unlink(missing_ok=True)
         model = MCLRegressor.load(out)
+        _check_model(model, take, settings, out)
         own = None if groups is None else groups[test]
         found = measures(model, X.iloc[test], y[test], own, take, y[train], settings)
         write_text(out / "report.html", report(model, found, X.iloc[test], y[test], own, settings, path.name))
         write_card(out, regressor_card(model, *_card_measures(found, path.name), settings.targets))
         write_json(out / METRICS, {**found, "provenance": provenance()})
     return found
+
+
+def _check_model(model: Any, X: Any, settings: FitSettings, out: Path) -> None:
+    """Whether a model that was there already is of this table."""
+    columns = [str(name) for name in getattr(model, "feature_names_in_", ())]
+    if columns != list(X.columns) or model.model_.dim != len(settings.targets):
+        raise UserError(f"{out / CONFIG}: is not of this table; remove it to train from the start")
 
 
 CARD_MEASURES = {"crps": "CRPS", "nll": "NLL", "rmse": "RMSE", "coverage": "coverage of 90 % intervals"}
