@@ -33,3 +33,4 @@ def test_the_wheel_holds_the_package_with_its_data(tmp_path):
         if path.is_file() and "__pycache__" not in path.parts
     }
     assert names == expected
+    assert "torchmcl_command.py" in zipfile.ZipFile(wheel).namelist()

@@ -1,0 +1,23 @@
+"""The command `torchmcl`. Its imports take seconds, and Ctrl-C meanwhile must not end with a traceback."""
+
+import os
+import signal
+from typing import Any
+
+__all__ = ["main"]
+
+
+def main() -> None:
+    """Import the command line, then run it."""
+    before = signal.getsignal(signal.SIGINT)
+    if before is signal.default_int_handler:
+        signal.signal(signal.SIGINT, _end)
+    from torchmcl.cli import main as run
+
+    signal.signal(signal.SIGINT, before)
+    run()
+
+
+def _end(number: int, frame: Any) -> None:
+    os.write(2, b"torchmcl: interrupted\n")
+    os._exit(128 + number)
