@@ -108,6 +108,16 @@ def test_the_root_folder_and_files_are_refused(tmp_path):
     assert snapshot(tmp_path) == {"file": b"mine"}
 
 
+def test_a_folder_in_place_of_a_file_is_found_before_the_work(tmp_path):
+    with RunFolder.open(tmp_path, {}):
+        (tmp_path / "metrics.json").mkdir()
+    with (
+        pytest.raises(UserError, match=r"metrics\.json: is a folder, it must be a file"),
+        RunFolder.open(tmp_path, {}),
+    ):
+        pass
+
+
 def test_nothing_is_written_through_links(tmp_path):
     outside, run = tmp_path / "outside", tmp_path / "run"
     outside.mkdir()

@@ -18,6 +18,8 @@ __all__ = ["CHECKPOINT", "CONFIG", "METRICS", "MODEL", "SETTINGS", "RunFolder", 
 
 SETTINGS, MODEL, CONFIG, METRICS = "settings.json", "model.safetensors", "config.json", "metrics.json"
 CHECKPOINT = "last.ckpt"
+FILES = (".ckpt", ".csv", ".html", ".json", ".md", ".pdf", ".png", ".safetensors", ".yaml")
+"""Endings of what runs hold, and folders have not: found before the work is done, not at its end."""
 
 State = Literal["new", "training", "trained", "evaluated"]
 """How far a run has come: it has nothing, a checkpoint, a model, or `metrics.json` as well."""
@@ -132,7 +134,8 @@ def _plain(settings: Any) -> Any:
 
 
 def check_place(path: Path, file: str) -> None:
-    """Refuse a folder that is no run and holds a person's files, the root folder, a file, and links below.
+    """Refuse a folder that is no run and holds a person's files, the root folder, a file, and below it links and
+    folders in place of files.
 
     Args:
         path: The folder; it may be absent.
@@ -155,6 +158,8 @@ def check_place(path: Path, file: str) -> None:
                 raise UserError(
                     f"{Path(folder) / name}: is a link; nothing is written through links in a run"
                 )
+            if Path(name).suffix in FILES:
+                raise UserError(f"{Path(folder) / name}: is a folder, it must be a file")
 
 
 def _compare(path: Path, now: Any, before: Any, ignore: tuple[str, ...]) -> None:
