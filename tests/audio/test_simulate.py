@@ -271,7 +271,8 @@ def test_folders_that_are_something_else_are_left_alone(tmp_path, made):
         simulate(tmp_path / "mine", TINY)
     with pytest.raises(UserError, match=r"thesis\.tex: is a file, it must be a folder"):
         simulate(tmp_path / "mine" / "thesis.tex", TINY)
-    for content in ("[]", "[" * 100_000):
+    numbers = json.dumps(more | {"recordings": [1, 2]})
+    for content in ("[]", "[" * 100_000, numbers):
         (tmp_path / "mine" / "simulation.json").write_text(content)
         with pytest.raises(
             UserError, match=r"simulation\.json: is not a description of simulated recordings"

@@ -215,9 +215,9 @@ def _agree(out: Path, settings: SceneSettings, clips: Sequence[Clip]) -> None:
     try:
         there = read_json(path)
         different = [key for key, value in _identity(settings, clips).items() if there[key] != value]
+        grows = different == ["recordings"] and settings.recordings > there["recordings"]
     except (ValueError, KeyError, TypeError):
         raise UserError(f"{path}: is not a description of simulated recordings") from None
-    grows = different == ["recordings"] and settings.recordings > there["recordings"]
     if different and not grows:
         [key, *_] = different
         what = (
