@@ -192,11 +192,11 @@ def table(sources: Mapping[str, Mapping[str, float | None]]) -> str:
         "recall within 20 degrees, %": ("recall", 100, 1),
         "the same where all sources sound, %": ("recall_together", 100, 1),
         "number of tracks right, %": ("counted", 100, 1),
-        "three tracks told, %": ("counted_three", 100, 1),
+        "three tracks reported, %": ("counted_three", 100, 1),
         "most probable count right, %": ("likeliest", 100, 1),
         "source within the region, %": ("covered", 100, 1),
-        "told in silence, %": ("silence", 100, 1),
-        "told in decays, %": ("decay", 100, 1),
+        "reported in silence, %": ("silence", 100, 1),
+        "reported in decays, %": ("decay", 100, 1),
     }
     lines = ["| sources | " + " | ".join(sources) + " |", "|---|" + "---:|" * len(sources)]
     for title, (name, factor, digits) in rows.items():
