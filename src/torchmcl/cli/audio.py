@@ -100,7 +100,7 @@ def localize(
     recordings: Annotated[
         list[Path] | None,
         typer.Argument(
-            help="Recordings with four channels (or 9, 16, ... in ACN order), of any length and rate."
+            help="Recordings with four channels (or 9, 16, ... in ACN order), up to an hour, of any rate from 8 kHz."
         ),
     ] = None,
     model: Annotated[
