@@ -11,6 +11,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -72,38 +73,42 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--repetitions", type=int, default=3, help="fits of each table and size")
     given = parser.parse_args(arguments)
     torch.set_num_threads(1)
-    gaps: defaultdict[str, list[Array]] = defaultdict(list)
-    for X, y, rows in _tables(given.data, given.repetitions):
+    # By group of tables and rule, then by table: whether each fresh target is inside, over all repetitions.
+    inside: defaultdict[tuple[str, str], defaultdict[str, list[Array]]] = defaultdict(
+        lambda: defaultdict(list)
+    )
+    for group, table, X, y, rows in _tables(given.data, given.repetitions):
         model = MCLRegressor(random_state=0).fit(X[:rows], y[:rows])
         assert model.calibration_ is not None
-        inside = _fresh_levels(model, X[rows:], y[rows:])
+        needed = _fresh_levels(model, X[rows:], y[rows:])
         for name, levels in _rules(model.calibration_).items():
-            gaps[name].append((inside[:, None] <= levels).mean(0) - LEVELS)
+            inside[group, name][table].append(needed[:, None] <= levels)
         print(".", end="", flush=True)
-    print("\n\n| levels | mean gap | " + " | ".join(f"bias at {level:g}" for level in LEVELS) + " |")
-    print("| --- |" + " ---: |" * (1 + len(LEVELS)))
-    for name, found in gaps.items():
-        bias = " | ".join(f"{value:+.4f}" for value in np.mean(found, axis=0))
-        print(f"| {name} | {np.abs(found).mean():.4f} | {bias} |")
+    print("\n\n| tables | levels | mean gap | " + " | ".join(f"bias at {level:g}" for level in LEVELS) + " |")
+    print("| --- | --- |" + " ---: |" * (1 + len(LEVELS)))
+    for (group, name), tables in inside.items():
+        gaps = np.array([np.concatenate(found).mean(0) - LEVELS for found in tables.values()])
+        bias = " | ".join(f"{value:+.4f}" for value in gaps.mean(axis=0))
+        print(f"| {group} | {name} | {np.abs(gaps).mean():.4f} | {bias} |")
     return 0
 
 
-def _tables(root: Path, repetitions: int) -> Iterator[tuple[Array, Array, int]]:
-    """Inputs, targets, and how many of the rows to fit: a half and a quarter of a set, 1,000 rows at most."""
+def _tables(root: Path, repetitions: int) -> Iterator[tuple[str, str, Array, Array, int]]:
+    """Group, name, inputs, targets, and how many of the rows to fit: nine tenths of a set, a half, a quarter."""
     for repetition in range(repetitions):
         for number, name in enumerate(find_sets(root)):
             split = read_split(root, name, 0)
             random = np.random.default_rng([repetition, number])
             order = random.permutation(len(split.y))
-            for part in (2, 4):
-                rows = min(max(len(order) // part, 100), 1000)
+            for group, share, most in (("whole", 0.9, 10_000), ("half", 0.5, 1000), ("quarter", 0.25, 1000)):
+                rows = min(max(int(len(order) * share), 100), most)
                 used = order[: rows + FRESH]
-                yield split.X[used], split.y[used], rows
-        for number, law in enumerate(SYNTHETIC.values()):
+                yield f"{group} sets", name, split.X[used], split.y[used], rows
+        for number, (name, law) in enumerate(SYNTHETIC.items()):
             random = np.random.default_rng([repetition, 100 + number])
             for rows in (200, 600):
                 X = random.uniform(-1, 1, (rows + FRESH, 5))
-                yield X, law(X, random), rows
+                yield f"synthetic, {rows} rows", name, X, law(X, random), rows
 
 
 def _fresh_levels(model: MCLRegressor, X: Array, y: Array) -> Array:
@@ -115,14 +120,16 @@ def _fresh_levels(model: MCLRegressor, X: Array, y: Array) -> Array:
 def _rules(found: Calibration) -> dict[str, Array]:
     """The level that each rule gives to the interval of each coverage."""
 
-    def levels(smooth: bool) -> Array:
-        rule = replace(found, smooth=smooth)
+    def levels(**changes: Any) -> Array:
+        rule = replace(found, **changes)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", UserWarning)
             return np.array([rule.interval_levels(level, None, 1)[0, 0] for level in LEVELS])
 
     return {
         "of the mixture itself": np.array(LEVELS),
-        "conformal quantile of pairs": levels(smooth=False),
-        "smoothed, the default": levels(smooth=True),
+        "conformal quantile of pairs": levels(smooth=False, alone=None),
+        "smoothed": levels(alone=None),
+        "smoothed, extrapolated by half: the default": levels(),
+        "smoothed, extrapolated": levels(ahead=2 * found.ahead),
     }

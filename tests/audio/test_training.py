@@ -229,6 +229,9 @@ def test_wrong_responses_are_named(tmp_path):
     (folder / "directions.csv").write_text("file,azimuth,elevation\n0.wav,left,0\n")
     with pytest.raises(UserError, match=r"directions.csv: line 2 must have a file and numbers"):
         read_responses([folder])
+    (folder / "directions.csv").write_text("file,azimuth,elevation,distance\n0.wav,1,0,1e300\n")
+    with pytest.raises(UserError, match=r"has a source at the place of the listener or without a position"):
+        read_responses([folder])
     (folder / "directions.csv").write_text("file,azimuth,elevation\n7.wav,1,0\n")
     with pytest.raises(UserError, match=r"7.wav: cannot be read as sound"):
         read_responses([folder])

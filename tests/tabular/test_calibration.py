@@ -51,6 +51,23 @@ def test_smoothing_vanishes_with_many_rows_and_keeps_infinity():
         assert few.interval_levels(0.9, None, 1)[0, 0] == np.inf
 
 
+def test_levels_are_extrapolated_from_one_member_and_two():
+    """Errors of 1.0 and 0.9 times what was expected: with 0.3 times their difference, 0.87 times."""
+    random = np.random.default_rng(0)
+
+    def scores(ratio, *more):
+        return 2 * ndtr(np.abs(ratio * random.normal(size=(50_000, *more)))) - 1
+
+    pair, alone = scores(0.9, 1), scores(1.0, 2, 1)
+    own = Calibration(pair, pair[:, 0], np.ones(len(pair)), None, True, alone, 0.3)
+    for coverage in (0.5, 0.9):
+        level = own.interval_levels(coverage, None, 1)[0, 0]
+        assert ndtri((1 + level) / 2) / ndtri((1 + coverage) / 2) == pytest.approx(0.87, abs=0.01)
+    few = Calibration(pair[:8], pair[:8, 0], np.ones(8), None, True, alone[:8], 0.3)
+    with pytest.warns(UserWarning, match="8 rows are too few"):
+        assert few.interval_levels(0.9, None, 1)[0, 0] == np.inf
+
+
 def test_weights_are_repetitions():
     scores = np.array([0.1, 0.2, 0.3, 0.4])
     weighted = levels(scores, np.array([1.0, 5.0, 1.0, 1.0])).region_levels(0.5, None, 1)

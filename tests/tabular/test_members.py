@@ -38,8 +38,10 @@ def test_pairs_are_the_two_members_that_hold_a_block_out():
     # Each member answers with its own number and the row.
     owner = torch.arange(5.0)[:, None].expand(5, 10)
     points = torch.stack([owner, folds.validation.float()], -1)[..., None, :]
-    pairs = folds.pairs(
-        Hypotheses(points, torch.zeros(points.shape[:-1]), "softmax", torch.ones(points.shape[:-1]))
+    pairs = pool(
+        folds.strangers(
+            Hypotheses(points, torch.zeros(points.shape[:-1]), "softmax", torch.ones(points.shape[:-1]))
+        )
     )
     rows = folds.blocks.flatten()
     assert torch.equal(pairs.points[..., 1], rows[:, None].expand(-1, 2).float())

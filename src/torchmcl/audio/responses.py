@@ -259,7 +259,8 @@ def _measured(
         raise UserError(f"{path}: has an impulse response that is silent or not finite")
     if any(np.abs(response).max() > LOUDEST * np.abs(response[0]).max() for response in responses):
         raise UserError(f"{path}: has an impulse response with a channel out of all proportion")
-    distances = np.linalg.norm(seen, axis=-1)
+    with np.errstate(over="ignore", invalid="ignore"):
+        distances = np.linalg.norm(seen, axis=-1)
     if not (np.isfinite(distances) & (distances > 0)).all():
         raise UserError(f"{path}: has a source at the place of the listener or without a position")
     loudest = max(
@@ -282,12 +283,13 @@ def _cartesian(values: object, kind: str) -> Float[np.ndarray, "places 3"]:
 
 
 def _seen(source: np.ndarray, listener: np.ndarray, view: np.ndarray, up: np.ndarray) -> np.ndarray:
-    """Positions of the sources in the listener's own axes: front, left, up."""
-    front = view / np.linalg.norm(view, axis=-1, keepdims=True)
-    left = np.cross(up, front)
-    left = left / np.linalg.norm(left, axis=-1, keepdims=True)
-    axes = np.stack(np.broadcast_arrays(front, left, np.cross(front, left)), axis=-2)
-    return np.einsum("...ij,...j->...i", axes, source - listener)
+    """Positions of the sources in the listener's own axes: front, left, up; not finite where the axes are none."""
+    with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+        front = view / np.linalg.norm(view, axis=-1, keepdims=True)
+        left = np.cross(up, front)
+        left = left / np.linalg.norm(left, axis=-1, keepdims=True)
+        axes = np.stack(np.broadcast_arrays(front, left, np.cross(front, left)), axis=-2)
+        return np.einsum("...ij,...j->...i", axes, source - listener)
 
 
 def _from_direct(response: np.ndarray) -> Float32[np.ndarray, "4 samples"]:

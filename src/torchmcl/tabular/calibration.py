@@ -2,7 +2,7 @@
 
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -13,14 +13,17 @@ from torch import Tensor
 from torch.distributions import Distribution
 
 from torchmcl.hypotheses import Hypotheses
+from torchmcl.tabular.members import pool
 from torchmcl.tabular.scaling import Standard
 from torchmcl.tabular.targets import Targets
 
-__all__ = ["Calibration", "calibrate"]
+__all__ = ["Calibration", "calibrate", "calibrate_out_of_fold"]
 
 Array = NDArray[np.float64]
 BANDWIDTH = 0.8
 """Of the smoothing of out-of-fold levels, in probability, times the cube root of the number of targets."""
+EXTRAPOLATION = 0.5
+"""How much of the linear extrapolation from one and two members to all of them is believed."""
 LEAST = 1e-3
 """Normal quantiles of levels below count as this, so that their logarithm is finite."""
 DRAWS, ROWS_AT_ONCE = 512, 32
@@ -39,6 +42,8 @@ class Calibration:
         groups: The group of each target as text, or `None`.
         smooth: Whether the level of an interval is smoothed over similar coverages. Out-of-fold levels are few in
             small tables, and their conformal quantile is noisy; with fresh rows it stays as it is, for its guarantee.
+        alone: As `interval`, under each of two members by itself, `(targets, 2, dim)`.
+        ahead: How many times the difference between one member and two is added, as more members know more.
     """
 
     interval: Array
@@ -46,12 +51,25 @@ class Calibration:
     weights: Array
     groups: NDArray[Any] | None = None
     smooth: bool = False
+    alone: Array | None = None
+    ahead: float = 0.0
 
     def interval_levels(self, coverage: float, groups: Any, rows: int) -> Array:
         """The level of the central interval that holds `coverage`, `(rows, dim)`; infinite with too few targets."""
         quantile = _smooth_quantile if self.smooth else _quantile
         columns = [self._levels(column, coverage, groups, rows, quantile) for column in self.interval.T]
-        return np.stack(columns, axis=1)
+        return self._extrapolated(np.stack(columns, axis=1), coverage)
+
+    def _extrapolated(self, levels: Array, coverage: float) -> Array:
+        """Levels for the mixture of all members, from those of pairs."""
+        if self.alone is None or np.isinf(levels).any():
+            return levels
+        single = [
+            np.mean([_normal(_smooth_quantile(each, self.weights, coverage)) for each in column.T])
+            for column in np.moveaxis(self.alone, -1, 0)
+        ]
+        pair = _normal(levels)
+        return 2 * ndtr(np.maximum(pair + self.ahead * (pair - single), 0.0)) - 1
 
     def region_levels(self, coverage: float, groups: Any, rows: int) -> Array:
         """The probability of the highest-density region that holds `coverage`, `(rows,)`."""
@@ -128,7 +146,6 @@ def calibrate(
     targets: Targets,
     weights: Array,
     groups: NDArray[Any] | None = None,
-    smooth: bool = False,
 ) -> Calibration:
     """How unusual targets are under distributions that have not seen them.
 
@@ -138,18 +155,38 @@ def calibrate(
         targets: Of the rows.
         weights: Of the rows.
         groups: Of the rows, as text.
-        smooth: Whether levels of intervals are smoothed, for out-of-fold rows.
     """
     row, column = targets.active.nonzero()
     y = torch.from_numpy(units.apply(targets.values[row, column]))
-    index = torch.from_numpy(row)
-    own = pooled[index]
+    own = pooled[torch.from_numpy(row)]
     parts = [(own[k : k + ROWS_AT_ONCE], y[k : k + ROWS_AT_ONCE]) for k in range(0, len(y), ROWS_AT_ONCE)]
     random = torch.Generator().manual_seed(0)
     interval = torch.cat([central_level(*part) for part in parts]).numpy()
     region = torch.cat([density_level(*part, units, random) for part in parts]).numpy()
     own_groups = None if groups is None else groups[row]
-    return Calibration(interval, region, weights[row], own_groups, smooth)
+    return Calibration(interval, region, weights[row], own_groups)
+
+
+def calibrate_out_of_fold(
+    strangers: Hypotheses, members: int, units: Standard, targets: Targets, weights: Array
+) -> Calibration:
+    """How unusual targets are under the members that have not seen them, as a guide to the mixture of all members.
+
+    Args:
+        strangers: Of the one or two members that have not seen a row, `(1 or 2, rows, K)`.
+        members: Of the model.
+        units: Of the targets.
+        targets: Of the rows.
+        weights: Of the rows.
+    """
+    found = replace(calibrate(pool(strangers), units, targets, weights), smooth=True)
+    if members <= 2:
+        return found
+    row, column = targets.active.nonzero()
+    y = torch.from_numpy(units.apply(targets.values[row, column]))
+    alone = [central_level(each[torch.from_numpy(row)], y).numpy() for each in strangers]
+    # Linear in one over the number of members: from 1 and 1/2 to 1/members.
+    return replace(found, alone=np.stack(alone, 1), ahead=EXTRAPOLATION * (1 - 2 / members))
 
 
 def central_level(hypotheses: Hypotheses, y: Tensor) -> Tensor:

@@ -50,22 +50,22 @@ class Folds:
         held = self.validation.shape[1]
         return self.validation if self.members == 1 else self.validation[:, : held // 2]
 
-    def pairs(self, hypotheses: Hypotheses) -> Hypotheses:
-        """Out-of-fold answers for the blocks: of the two members that have not seen a block, as one distribution.
+    def strangers(self, hypotheses: Hypotheses) -> Hypotheses:
+        """Out-of-fold answers for the blocks: of each of the two members that have not seen a block.
 
         Args:
             hypotheses: Of each member for its validation rows, `(members, 2 x block)`.
 
         Returns:
-            Hypotheses `(members x block)` in the order of `blocks`.
+            Hypotheses `(2, members x block)` in the order of `blocks`; `(1, ...)` of a single member.
         """
         if self.members == 1:
-            return hypotheses[0]
+            return hypotheses
         block = self.validation.shape[1] // 2
         own, following = hypotheses[:, :block], hypotheses[:, block:]
         before = torch.arange(-1, self.members - 1) % self.members
-        both = pool(Hypotheses.stack([own, following[before]]))
-        return Hypotheses.cat([both[index] for index in range(self.members)])
+        both = (own, following[before])
+        return Hypotheses.stack([Hypotheses.cat([each[i] for i in range(self.members)]) for each in both])
 
 
 def ring(rows: int, members: int, fraction: float, seed: int) -> Folds:

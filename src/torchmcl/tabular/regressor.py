@@ -15,7 +15,7 @@ from torch import nn
 from torchmcl.assignment import Assign, winner_takes_all
 from torchmcl.distances import Distance, euclidean
 from torchmcl.heads import Scores
-from torchmcl.tabular.calibration import Calibration, calibrate
+from torchmcl.tabular.calibration import Calibration, calibrate, calibrate_out_of_fold
 from torchmcl.tabular.members import Folds, pool, ring
 from torchmcl.tabular.model import TableModel
 from torchmcl.tabular.predictions import Predictions
@@ -275,13 +275,13 @@ class MCLRegressor(Predictions, Stored, RegressorMixin, BaseEstimator):
     def _calibration_of(self, prepared: Preparation, trained: Trained, folds: Any) -> Calibration | None:
         if trained.held_out is None or is_directional(self):
             return None
+        units = prepared.units
         if prepared.validation is not None:
-            rows, index, pooled = prepared.validation, None, pool(trained.held_out)
-        else:
-            rows, index, pooled = prepared.rows, folds.blocks.flatten().numpy(), folds.pairs(trained.held_out)
-        targets = rows.targets if index is None else rows.targets.take(index)
-        weights = rows.weights if index is None else rows.weights[index]
-        return calibrate(pooled, prepared.units, targets, weights, smooth=prepared.validation is None)
+            rows = prepared.validation
+            return calibrate(pool(trained.held_out), units, rows.targets, rows.weights)
+        rows, index = prepared.rows, folds.blocks.flatten().numpy()
+        strangers, targets = folds.strangers(trained.held_out), rows.targets.take(index)
+        return calibrate_out_of_fold(strangers, folds.members, units, targets, rows.weights[index])
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

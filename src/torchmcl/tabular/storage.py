@@ -59,7 +59,7 @@ def save(estimator: Any, folder: Path) -> None:
     tensors["factors"] = model.factors.contiguous()
     tensors["validation_score"] = torch.from_numpy(estimator.validation_score_)
     if calibration is not None:
-        for name in ("interval", "region", "weights"):
+        for name in ("interval", "region", "weights", *(() if calibration.alone is None else ("alone",))):
             tensors[f"calibration.{name}"] = torch.from_numpy(
                 np.ascontiguousarray(getattr(calibration, name))
             )
@@ -77,6 +77,7 @@ def save(estimator: Any, folder: Path) -> None:
         "epochs": estimator.n_iter_,
         "own_network": estimator.network is not None,
         "smooth": calibration is not None and calibration.smooth,
+        "ahead": 0.0 if calibration is None else calibration.ahead,
         "groups": None if calibration is None or calibration.groups is None else calibration.groups.tolist(),
     }
     with atomic(folder / WEIGHTS) as temporary:
@@ -258,6 +259,8 @@ def _calibration(value: dict[str, Any], tensors: dict[str, torch.Tensor]) -> Cal
     labels = None if groups is None else np.array([str(each) for each in groups])
     if labels is not None and len(labels) != len(weights):
         raise ValueError("groups do not fit the calibration")
-    # Models of earlier versions kept the levels of single members beside those of pairs.
-    smooth = value.get("smooth", "calibration.single" in tensors)
-    return Calibration(interval, region, weights, labels, bool(smooth))
+    alone, ahead = tensors.get("calibration.alone"), float(value.get("ahead", 0.0))
+    if alone is not None and (alone.shape != (len(interval), 2, interval.shape[1]) or not 0 <= ahead <= 1):
+        raise ValueError("the calibration of single members does not fit")
+    single = None if alone is None else alone.numpy()
+    return Calibration(interval, region, weights, labels, bool(value.get("smooth")), single, ahead)
