@@ -253,7 +253,7 @@ class _GaussianCRPS(ScoreFunction):
 
     @staticmethod
     def vmap(info: Any, in_dims: tuple[int | None, ...], *inputs: Tensor) -> tuple[Any, tuple[int, ...]]:
-        return _GaussianCRPS.apply(*batch_first(info, in_dims, inputs)), (0,) * 5
+        return _GaussianCRPS.apply(*batch_first(info, in_dims, inputs)), (0,) * 4
 
     @staticmethod
     def forward(x: Tensor, widths: Tensor, probs: Tensor, y: Tensor) -> tuple[Tensor, ...]:
@@ -262,7 +262,7 @@ class _GaussianCRPS(ScoreFunction):
 
 
 def _gaussian_block(x: Tensor, widths: Tensor, probs: Tensor, y: Tensor) -> tuple[Tensor, ...]:
-    """The scores of a block `(hypotheses, n)`, and their derivatives in points, widths, probabilities and targets.
+    """The scores of a block `(hypotheses, n)`, and their derivatives in points, widths and probabilities.
 
     Targets are hypotheses of width 0: one pass over `(hypotheses + targets) x hypotheses` pairs is enough. With
     `A(d, v) = d A_d + 2 v A_v`, both derivatives of `E|N(d, v)|` come with its value.
@@ -280,4 +280,4 @@ def _gaussian_block(x: Tensor, widths: Tensor, probs: Tensor, y: Tensor) -> tupl
     in_x = -p * (by_gap[k:] + (by_gap[:k] * p).sum(1))
     in_widths = 2 * widths * p * (by_variance[k:] - (by_variance[:k] * p).sum(1))
     in_probs = value[k:] - reach
-    return score, in_x, in_widths, in_probs, (by_gap[k:] * p).sum(1)
+    return score, in_x, in_widths, in_probs

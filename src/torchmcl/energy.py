@@ -131,8 +131,9 @@ def _line_spread(x: Tensor, probs: Tensor) -> Tensor:
 class ScoreFunction(torch.autograd.Function):
     """A score of each target whose derivatives are computed with its value: outputs are the score, then those.
 
-    Inputs have shapes `(*batch, ...)`, the last of them the targets `(*batch, targets, ...)`. The derivatives come in
-    the same order, each `(*batch, targets, ...)` with the axes of its input; that in the targets is of each by itself.
+    Inputs have shapes `(*batch, hypotheses, ...)`, the points first; the last are the targets `(*batch, targets, ...)`.
+    The derivatives come in the same order, each `(*batch, targets, ...)` with the axes of its input. That in the
+    targets is left out: the score does not change when points and targets move together.
     """
 
     @staticmethod
@@ -144,12 +145,18 @@ class ScoreFunction(torch.autograd.Function):
     @torch.autograd.function.once_differentiable
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
         each, targets = gradients[0], gradients[0].ndim - 1
-        found: list[Tensor | None] = []
-        for part, needed in zip(ctx.saved_tensors, ctx.needs_input_grad, strict=True):
-            weight = each.reshape(*each.shape, *(1 for _ in part.shape[each.ndim :]))
-            found.append(weight * part if needed else None)
-        *parts, in_targets = found
-        return (*(part if part is None else _over(part, targets) for part in parts), in_targets)
+        *wanted, by_targets = ctx.needs_input_grad
+        found = [
+            _over(_weighted(part, each), targets) if needed else None
+            for part, needed in zip(ctx.saved_tensors, wanted, strict=True)
+        ]
+        in_targets = -_weighted(ctx.saved_tensors[0], each).sum(each.ndim) if by_targets else None
+        return (*found, in_targets)
+
+
+def _weighted(part: Tensor, each: Tensor) -> Tensor:
+    """Derivatives `(*batch, targets, ...)` times the gradient of each score `(*batch, targets)`."""
+    return part * each.reshape(*each.shape, *(1 for _ in part.shape[each.ndim :]))
 
 
 def _over(part: Tensor, axis: int) -> Tensor:
@@ -162,16 +169,16 @@ class _PointEnergy(ScoreFunction):
 
     @staticmethod
     def vmap(info: Any, in_dims: tuple[int | None, ...], *inputs: Tensor) -> tuple[Any, tuple[int, ...]]:
-        return _PointEnergy.apply(*batch_first(info, in_dims, inputs)), (0,) * 4
+        return _PointEnergy.apply(*batch_first(info, in_dims, inputs)), (0,) * 3
 
     @staticmethod
     def forward(points: Tensor, probs: Tensor, targets: Tensor) -> tuple[Tensor, ...]:
-        score, force, *others = batch_last(_point_energy, (points.mT, probs, targets), probs.shape[:-1])
-        return score, force.mT, *others
+        score, force, excess = batch_last(_point_energy, (points.mT, probs, targets), probs.shape[:-1])
+        return score, force.mT, excess
 
 
 def _point_energy(points: Tensor, probs: Tensor, targets: Tensor) -> tuple[Tensor, ...]:
-    """The scores of points `(dim, hypotheses, n)`, and their derivatives in points, probabilities and targets."""
+    """The scores of points `(dim, hypotheses, n)`, and their derivatives in points and probabilities."""
     p, least = probs, _least(probs)
     reach, force = _among_points(points, p, least)
     unit = points - targets[:, :, None]
@@ -180,7 +187,7 @@ def _point_energy(points: Tensor, probs: Tensor, targets: Tensor) -> tuple[Tenso
     length, unit = square.mul_(rate), unit.mul_(rate[:, None])
     excess = length - reach
     score = excess.add(reach, alpha=0.5).mul_(p).sum(1)
-    return score, (unit - force).mul_(p), excess, -(unit * p).sum(2)
+    return score, unit.sub_(force).mul_(p), excess
 
 
 def _among_points(points: Tensor, p: Tensor, least: Tensor) -> tuple[Tensor, Tensor]:
