@@ -102,6 +102,13 @@ def test_the_line_equals_the_plane_and_a_shift_changes_nothing():
     torch.testing.assert_close(far, line, rtol=1e-8, atol=0)
 
 
+@pytest.mark.parametrize("dim", [1, 2, 3])
+def test_gradients_in_the_targets(dim):
+    points, logits, targets, _ = problem(3, 2, 5, dim, seed=5, keep=1.1)
+    inputs = (points, logits, targets.requires_grad_())
+    assert torch.autograd.gradcheck(lambda x, z, y: energy_score(Hypotheses(x, z), y), inputs)
+
+
 def test_blocks_change_nothing(monkeypatch):
     points, logits, targets, active = problem(11, 2, 6, 3, seed=4)
     whole = energy_loss(Hypotheses(points, logits), targets, active)
