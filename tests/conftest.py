@@ -1,6 +1,7 @@
 """What all tests share."""
 
 import os
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -16,6 +17,10 @@ os.environ["PYTHONPATH"] = os.pathsep.join(STARTUP + os.environ.get("PYTHONPATH"
 settings.register_profile("repeatable", deadline=None, derandomize=True)
 settings.load_profile("repeatable")
 torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS", "1")))
+
+# Shells that run without a terminal make their background processes deaf to Ctrl-C, which some tests send.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 SLOW = (
     "test_documents", "web/test_page", "test_nothing_lost", "test_onnx", "test_examples", "test_shell",
