@@ -152,7 +152,9 @@ def _check(record: Any, wanted: dict[str, Any], path: Path) -> dict[str, Any]:
     except UserError as error:
         raise UserError(f"{path}: {error}") from None
     widths = {*map(len, outcome.winners)}, {*map(len, outcome.histogram)}
-    if not outcome.measures.keys() >= MEASURES.keys() or widths != ({wanted["hypotheses"]}, {BINS}):
+    counts = (each for table in (outcome.winners, outcome.histogram) for row in table for each in row)
+    fits = outcome.measures.keys() >= MEASURES.keys() and widths == ({wanted["hypotheses"]}, {BINS})
+    if not fits or not all(0 <= each < 2**53 for each in counts):
         raise UserError(f"{path}: is not a record of this study; remove it or choose another --out")
     return record
 
