@@ -128,8 +128,8 @@ def _rules(found: Calibration) -> dict[str, Array]:
 
     return {
         "of the mixture itself": np.array(LEVELS),
-        "conformal quantile of pairs": levels(smooth=False, alone=None),
-        "smoothed": levels(alone=None),
+        "conformal quantile of pairs": levels(smooth=False, single=None),
+        "smoothed": levels(single=None),
         "smoothed, extrapolated by half: the default": levels(),
-        "smoothed, extrapolated": levels(ahead=2 * found.ahead),
+        "smoothed, extrapolated": levels(extrapolation=2 * found.extrapolation),
     }

@@ -39,7 +39,7 @@ def test_pairs_are_the_two_members_that_hold_a_block_out():
     owner = torch.arange(5.0)[:, None].expand(5, 10)
     points = torch.stack([owner, folds.validation.float()], -1)[..., None, :]
     pairs = pool(
-        folds.strangers(
+        folds.out_of_fold(
             Hypotheses(points, torch.zeros(points.shape[:-1]), "softmax", torch.ones(points.shape[:-1]))
         )
     )

@@ -42,8 +42,8 @@ class Calibration:
         groups: The group of each target as text, or `None`.
         smooth: Whether the level of an interval is smoothed over similar coverages. Out-of-fold levels are few in
             small tables, and their conformal quantile is noisy; with fresh rows it stays as it is, for its guarantee.
-        alone: As `interval`, under each of two members by itself, `(targets, 2, dim)`.
-        ahead: How many times the difference between one member and two is added, as more members know more.
+        single: As `interval`, under each of two members by itself, `(targets, 2, dim)`.
+        extrapolation: How much of the difference from one member to two is added, for the members beyond them.
     """
 
     interval: Array
@@ -51,8 +51,8 @@ class Calibration:
     weights: Array
     groups: NDArray[Any] | None = None
     smooth: bool = False
-    alone: Array | None = None
-    ahead: float = 0.0
+    single: Array | None = None
+    extrapolation: float = 0.0
 
     def interval_levels(self, coverage: float, groups: Any, rows: int) -> Array:
         """The level of the central interval that holds `coverage`, `(rows, dim)`; infinite with too few targets."""
@@ -62,14 +62,14 @@ class Calibration:
 
     def _extrapolated(self, levels: Array, coverage: float) -> Array:
         """Levels for the mixture of all members, from those of pairs."""
-        if self.alone is None or np.isinf(levels).any():
+        if self.single is None or np.isinf(levels).any():
             return levels
-        single = [
+        alone = [
             np.mean([_normal(_smooth_quantile(each, self.weights, coverage)) for each in column.T])
-            for column in np.moveaxis(self.alone, -1, 0)
+            for column in np.moveaxis(self.single, -1, 0)
         ]
         pair = _normal(levels)
-        return 2 * ndtr(np.maximum(pair + self.ahead * (pair - single), 0.0)) - 1
+        return 2 * ndtr(np.maximum(pair + self.extrapolation * (pair - alone), 0.0)) - 1
 
     def region_levels(self, coverage: float, groups: Any, rows: int) -> Array:
         """The probability of the highest-density region that holds `coverage`, `(rows,)`."""
@@ -168,25 +168,25 @@ def calibrate(
 
 
 def calibrate_out_of_fold(
-    strangers: Hypotheses, members: int, units: Standard, targets: Targets, weights: Array
+    answers: Hypotheses, members: int, units: Standard, targets: Targets, weights: Array
 ) -> Calibration:
     """How unusual targets are under the members that have not seen them, as a guide to the mixture of all members.
 
     Args:
-        strangers: Of the one or two members that have not seen a row, `(1 or 2, rows, K)`.
+        answers: Of the one or two members that have not seen a row, `(1 or 2, rows, K)`.
         members: Of the model.
         units: Of the targets.
         targets: Of the rows.
         weights: Of the rows.
     """
-    found = replace(calibrate(pool(strangers), units, targets, weights), smooth=True)
+    found = replace(calibrate(pool(answers), units, targets, weights), smooth=True)
     if members <= 2:
         return found
     row, column = targets.active.nonzero()
     y = torch.from_numpy(units.apply(targets.values[row, column]))
-    alone = [central_level(each[torch.from_numpy(row)], y).numpy() for each in strangers]
+    single = [central_level(each[torch.from_numpy(row)], y).numpy() for each in answers]
     # Linear in one over the number of members: from 1 and 1/2 to 1/members.
-    return replace(found, alone=np.stack(alone, 1), ahead=EXTRAPOLATION * (1 - 2 / members))
+    return replace(found, single=np.stack(single, 1), extrapolation=EXTRAPOLATION * (1 - 2 / members))
 
 
 def central_level(hypotheses: Hypotheses, y: Tensor) -> Tensor:

@@ -50,7 +50,7 @@ class Folds:
         held = self.validation.shape[1]
         return self.validation if self.members == 1 else self.validation[:, : held // 2]
 
-    def strangers(self, hypotheses: Hypotheses) -> Hypotheses:
+    def out_of_fold(self, hypotheses: Hypotheses) -> Hypotheses:
         """Out-of-fold answers for the blocks: of each of the two members that have not seen a block.
 
         Args:
@@ -69,7 +69,7 @@ class Folds:
 
 
 def ring(rows: int, members: int, fraction: float, seed: int) -> Folds:
-    """Blocks of half the fraction; member j holds out the blocks j and j + 1, so every block has two strangers.
+    """Blocks of half the fraction; member j holds out blocks j and j + 1, so that two members have not seen a block.
 
     Args:
         rows: Of the table.

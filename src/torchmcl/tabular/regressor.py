@@ -280,8 +280,8 @@ class MCLRegressor(Predictions, Stored, RegressorMixin, BaseEstimator):
             rows = prepared.validation
             return calibrate(pool(trained.held_out), units, rows.targets, rows.weights)
         rows, index = prepared.rows, folds.blocks.flatten().numpy()
-        strangers, targets = folds.strangers(trained.held_out), rows.targets.take(index)
-        return calibrate_out_of_fold(strangers, folds.members, units, targets, rows.weights[index])
+        answers, targets = folds.out_of_fold(trained.held_out), rows.targets.take(index)
+        return calibrate_out_of_fold(answers, folds.members, units, targets, rows.weights[index])
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

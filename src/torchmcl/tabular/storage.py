@@ -59,7 +59,7 @@ def save(estimator: Any, folder: Path) -> None:
     tensors["factors"] = model.factors.contiguous()
     tensors["validation_score"] = torch.from_numpy(estimator.validation_score_)
     if calibration is not None:
-        for name in ("interval", "region", "weights", *(() if calibration.alone is None else ("alone",))):
+        for name in ("interval", "region", "weights", *(() if calibration.single is None else ("single",))):
             tensors[f"calibration.{name}"] = torch.from_numpy(
                 np.ascontiguousarray(getattr(calibration, name))
             )
@@ -77,7 +77,7 @@ def save(estimator: Any, folder: Path) -> None:
         "epochs": estimator.n_iter_,
         "own_network": estimator.network is not None,
         "smooth": calibration is not None and calibration.smooth,
-        "ahead": 0.0 if calibration is None else calibration.ahead,
+        "extrapolation": 0.0 if calibration is None else calibration.extrapolation,
         "groups": None if calibration is None or calibration.groups is None else calibration.groups.tolist(),
     }
     with atomic(folder / WEIGHTS) as temporary:
@@ -259,8 +259,8 @@ def _calibration(value: dict[str, Any], tensors: dict[str, torch.Tensor]) -> Cal
     labels = None if groups is None else np.array([str(each) for each in groups])
     if labels is not None and len(labels) != len(weights):
         raise ValueError("groups do not fit the calibration")
-    alone, ahead = tensors.get("calibration.alone"), float(value.get("ahead", 0.0))
-    if alone is not None and (alone.shape != (len(interval), 2, interval.shape[1]) or not 0 <= ahead <= 1):
+    single, share = tensors.get("calibration.single"), float(value.get("extrapolation", 0.0))
+    if single is not None and (single.shape != (len(interval), 2, interval.shape[1]) or not 0 <= share <= 1):
         raise ValueError("the calibration of single members does not fit")
-    single = None if alone is None else alone.numpy()
-    return Calibration(interval, region, weights, labels, bool(value.get("smooth")), single, ahead)
+    levels = None if single is None else single.numpy()
+    return Calibration(interval, region, weights, labels, bool(value.get("smooth")), levels, share)
