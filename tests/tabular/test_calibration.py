@@ -6,7 +6,7 @@ import torch
 from scipy.special import ndtr, ndtri
 
 from torchmcl import Hypotheses
-from torchmcl.tabular.calibration import Calibration, central_level, density_level
+from torchmcl.tabular.calibration import Calibration, carry_over, central_level, density_level
 from torchmcl.tabular.regions import _where_above
 from torchmcl.tabular.scaling import Standard
 
@@ -51,21 +51,33 @@ def test_smoothing_vanishes_with_many_rows_and_keeps_infinity():
         assert few.interval_levels(0.9, None, 1)[0, 0] == np.inf
 
 
-def test_levels_are_extrapolated_from_one_member_and_two():
-    """Errors of 1.0 and 0.9 times what was expected: with 0.3 times their difference, 0.87 times."""
+def test_levels_are_carried_over_to_all_members():
+    """Members with a common error and one of their own: what five need follows from what one needs and two."""
     random = np.random.default_rng(0)
+    common, own = 0.5 * random.normal(size=100_000), 0.8 * random.normal(size=(5, 100_000))
 
-    def scores(ratio, *more):
-        return 2 * ndtr(np.abs(ratio * random.normal(size=(50_000, *more)))) - 1
+    def scores(members):
+        """Levels under one normal distribution as wide as the mixture of so many members of width 0.9."""
+        width = np.sqrt(0.9**2 + 0.8**2 * (1 - 1 / members))
+        return 2 * ndtr(np.abs(common + own[:members].mean(0)) / width) - 1
 
-    pair, alone = scores(0.9, 1), scores(1.0, 2, 1)
-    own = Calibration(pair, pair[:, 0], np.ones(len(pair)), None, True, alone, 0.3)
+    pair, alone = scores(2)[:, None], np.stack([scores(1)] * 4, 1).reshape(-1, 2, 2)
+    carried = Calibration(pair, pair[:, 0], np.ones(len(pair)), None, True, alone, 5)
     for coverage in (0.5, 0.9):
-        level = own.interval_levels(coverage, None, 1)[0, 0]
-        assert ndtri((1 + level) / 2) / ndtri((1 + coverage) / 2) == pytest.approx(0.87, abs=0.01)
-    few = Calibration(pair[:8], pair[:8, 0], np.ones(8), None, True, alone[:8], 0.3)
+        found = carried.interval_levels(coverage, None, 1)[0, 0], carried.region_levels(coverage, None, 1)[0]
+        assert found == pytest.approx([np.quantile(scores(5), coverage)] * 2, abs=0.005)
+        assert abs(found[0] - np.quantile(pair, coverage)) > 0.03
+    few = Calibration(pair[:8], pair[:8, 0], np.ones(8), None, True, alone[:8], 5)
     with pytest.warns(UserWarning, match="8 rows are too few"):
         assert few.interval_levels(0.9, None, 1)[0, 0] == np.inf
+
+
+def test_more_members_need_less_if_two_need_less_than_one():
+    found = [carry_over(1.2, 0.9, 1.5, members) for members in (1, 2, 3, 5, 100)]
+    assert found[:2] == pytest.approx([1.2, 0.9])
+    assert (np.diff(found) < 0).all()
+    for one, two in ((0.9, 1.0), (0.0, 2.0), (5.0, 0.0), (0.0, 0.0)):
+        assert 0 <= carry_over(one, two, 1.5, 5) < 10
 
 
 def test_weights_are_repetitions():

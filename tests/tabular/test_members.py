@@ -9,9 +9,10 @@ from torch import nn
 
 from torchmcl import Hypotheses
 from torchmcl.crps import mixture_crps
-from torchmcl.tabular.members import KeepBestMembers, MemberBatches, pool, ring
+from torchmcl.tabular.members import KeepBestMembers, MemberBatches, pool, ring, score_of_halves
 from torchmcl.tabular.merging import merge_hypotheses
 from torchmcl.tabular.network import Readout, StackedLinear, StackedMembers, start_points
+from torchmcl.tabular.recipe import Problem, _HeldOut, _unseen_answers
 
 
 @pytest.mark.parametrize("members", [1, 2, 3, 5])
@@ -119,22 +120,67 @@ def test_batches_give_each_member_its_rows_once():
     assert all((part % 10 == 3).all() for (part,) in drawn)
 
 
+@pytest.mark.usefixtures("unchecked")
+def test_each_half_of_the_validation_rows_chooses_its_own_epoch():
+    """Three epochs: the first half finds the first one best, the second half the last one, both together the second."""
+    network = nn.ParameterDict({"epoch": torch.zeros(2)})
+    keep = KeepBestMembers(lambda total, weight, _: (total, weight), None)
+    scores = torch.tensor([[1.0, 4.0], [2.0, 2.0], [4.0, 1.0]])
+    for epoch, score in enumerate(scores):
+        network["epoch"].data.fill_(epoch)
+        keep.on_validation_start(None, None)
+        for half in score:  # in two batches
+            outputs = {"hypotheses": half.expand(2, 5)}
+            keep.on_validation_batch_end(None, None, outputs, (None, torch.ones(2, 5), None), 0)
+        keep.on_validation_end(SimpleNamespace(current_epoch=epoch), SimpleNamespace(network=network))
+    assert [each["epoch"].tolist() for each in keep.kept] == [[1.0, 1.0], [0.0, 0.0], [2.0, 2.0]]
+    assert keep.best.tolist() == [[2.0, 2.0], [1.0, 1.0], [1.0, 1.0]]
+    assert keep.epochs == [1, 1]
+
+
+def test_a_half_without_weight_chooses_as_all_rows_do():
+    found = score_of_halves(torch.tensor([[0.0, 0.0, 3.0, 5.0]]), torch.tensor([[0.0, 0.0, 1.0, 1.0]]))
+    assert found.tolist() == [[4.0], [4.0], [4.0]]
+
+
+def test_rows_are_answered_by_the_epoch_that_the_others_chose():
+    """The network answers with its weight: 1 chosen by the first half, 2 by the second, 0 by all."""
+
+    class Same(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.weight = nn.Parameter(torch.zeros(()))
+
+        def forward(self, x):
+            return Hypotheses(self.weight.expand(*x.shape[:-1], 1, 1))
+
+    network, kept = Same(), [{"weight": torch.tensor(float(value))} for value in range(3)]
+    empty = torch.zeros(7, 1, 1)
+    problem = Problem(torch.zeros(7, 2), empty, empty[..., 0] == 0, None, 2)
+    for rows, expected in ((torch.arange(5), [2, 2, 1, 1, 1]), (torch.arange(1), [1])):
+        held = _HeldOut(problem, rows.expand(3, -1))
+        assert _unseen_answers(network, kept, held).points[:, :, 0, 0].tolist() == [expected] * 3
+        assert network.weight == 0
+
+
 @pytest.mark.parametrize(
     "change",
     [
         {"best": 1.0},
+        {"best": torch.zeros(3)},
         {"best": torch.zeros(2, 2)},
         {"best": None},
         {"epochs": [1]},
         {"epochs": ["x", 0]},
         {"kept": {}},
-        {"kept": {"weight": torch.zeros(7, 7), "bias": torch.zeros(1)}},
+        {"kept": [{}, {}]},
+        {"kept": [{"weight": torch.zeros(7, 7), "bias": torch.zeros(1)}] * 3},
     ],
 )
 @pytest.mark.usefixtures("unchecked")
 def test_what_is_restored_is_of_this_network(change):
     network = nn.Linear(3, 1)
-    state = {"best": torch.zeros(2), "epochs": [0, 1], "kept": network.state_dict()}
+    state = {"best": torch.zeros(3, 2), "epochs": [0, 1], "kept": [network.state_dict()] * 3}
     keep = KeepBestMembers(lambda *_: None, None)
 
     def restore(content):

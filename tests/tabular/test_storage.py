@@ -1,6 +1,7 @@
 """Saved models: equal to the last bit, and nothing else is read."""
 
 import json
+import math
 
 import numpy as np
 import pandas as pd
@@ -76,7 +77,7 @@ def test_other_losses_are_saved(tmp_path):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda config: None, "is not valid JSON"),
+        (lambda config: None, "is not JSON"),
         (lambda config: [], "does not describe an MCLRegressor"),
         (lambda config: {**config, "format": 9}, "has the format 9, this version reads 1"),
         (
@@ -95,6 +96,14 @@ def test_other_losses_are_saved(tmp_path):
             "does not describe a model",
         ),
         (lambda config: {key: config[key] for key in config if key != "scalar"}, "does not describe a model"),
+        (lambda config: {**config, "epochs": math.inf}, "is not JSON"),
+        (lambda config: {**config, "epochs": 10**30}, "more than 64 bits"),
+        (lambda config: {**config, "units": {"center": [1e308], "scale": [1]}}, "units must be at most"),
+        (lambda config: {**config, "columns": {**config["columns"], "names": "text"}}, "a list of text"),
+        (
+            lambda config: {**config, "columns": {**config["columns"], "names": ["a"] * 9}},
+            "there are 9 names",
+        ),
     ],
 )
 def test_foreign_configurations_are_refused(folder, tmp_path, change, message):

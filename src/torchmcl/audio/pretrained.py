@@ -20,7 +20,7 @@ from torchmcl.errors import UserError
 from torchmcl.heads import Scores
 from torchmcl.runs.files import atomic, write_json
 from torchmcl.runs.weights import MOST_PARAMETERS, load_weights
-from torchmcl.sharing.cards import Card, write_card
+from torchmcl.sharing.cards import Card, check_own, write_card
 
 __all__ = ["CONFIG", "WEIGHTS", "NetworkDescription", "load_pretrained", "save_pretrained", "sound_card"]
 
@@ -229,6 +229,7 @@ def save_pretrained(folder: str | Path, description: NetworkDescription, network
         description: What `network` was built from.
         network: The network to save.
     """
+    check_own(folder)
     folder = Path(folder)
     write_json(folder / CONFIG, asdict(description))
     content = save({name: value.cpu().contiguous() for name, value in network.state_dict().items()})

@@ -185,7 +185,7 @@ def read_json(path: str | Path, *, limit: int = 64 * 2**20) -> Any:
         limit: Bytes above which it is refused.
 
     Returns:
-        Plain values, nested at most 100 deep; numbers are finite.
+        Plain values, nested at most 100 deep; numbers are finite, and whole ones have at most 64 bits.
     """
     path = Path(path)
     check_file(path, limit)
@@ -206,6 +206,8 @@ def _check_plain(value: Any, path: Path, depth: int) -> None:
         raise UserError(f"{path}: is nested more than 100 deep")
     if isinstance(value, float) and not math.isfinite(value):
         raise UserError(f"{path}: holds a number that is not finite")
+    if isinstance(value, int) and abs(value) >= 2**64:
+        raise UserError(f"{path}: holds a whole number of more than 64 bits")
     children = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
     for child in children:
         _check_plain(child, path, depth + 1)

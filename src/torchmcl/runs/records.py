@@ -18,6 +18,9 @@ __all__ = ["Record", "from_plain", "provenance", "read_record", "write_record"]
 
 T = TypeVar("T")
 
+LARGEST = 1e100
+"""Of all numbers in records, so that sums and squares of them are finite."""
+
 
 class Record:
     """Base class of dataclasses that live in a file of a run, named by `file`.
@@ -134,13 +137,15 @@ def _typed(value: Any, hint: Any, name: str) -> Any:
         raise UserError(f"{name} is {_named(value)}, must be int of 64 bits")
     if hint in (int, str, bool, NoneType, dict, list) and type(value) is hint:
         return value
+    if hint is float and isinstance(value, int | float) and not isinstance(value, bool):
+        raise UserError(f"{name} is {_named(value)}, must be float of at most {LARGEST:g}")
     expected = getattr(hint, "__name__", None) if origin is None else str(hint)
     raise UserError(f"{name} is {_named(value)}, must be {expected}")
 
 
 def _fits(value: int | float) -> bool:
-    """Whether it is a number of floating point; integers may be beyond all of them."""
-    return isinstance(value, float) or abs(value) <= 2**1023
+    """Whether it is no larger than what is measured can be; NaN and infinity are refused where they matter."""
+    return abs(value) <= LARGEST or not math.isfinite(value)
 
 
 def _one_of(value: Any, hints: tuple[Any, ...], name: str) -> Any:

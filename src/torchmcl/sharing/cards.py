@@ -2,15 +2,17 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from os import PathLike
 from pathlib import Path
 from typing import Any
 
 import yaml
 
 import torchmcl
-from torchmcl.runs.files import write_text
+from torchmcl.errors import UserError
+from torchmcl.runs.files import read_json, write_text
 
-__all__ = ["CARD", "Card", "Measure", "write_card"]
+__all__ = ["CARD", "Card", "Measure", "check_own", "write_card"]
 
 CARD = "README.md"
 MARK = "<!-- Written by torchmcl: remove this line, and the card is kept when the model is saved again. -->"
@@ -118,6 +120,26 @@ def write_card(folder: str | Path, card: Card) -> None:
     if path.exists() and not _is_ours(path):
         return
     write_text(path, card.render())
+
+
+def check_own(folder: str | Path) -> None:
+    """Refuse to save a model where another program keeps its own: a `config.json` that does not describe one of ours.
+
+    Args:
+        folder: Where the model shall be saved.
+    """
+    if not isinstance(folder, str | PathLike):
+        raise TypeError(f"folder must be a path, got {type(folder).__name__}")
+    path = Path(folder) / "config.json"
+    if not path.is_file():
+        return
+    try:
+        value = read_json(path)
+    except UserError:
+        value = None
+    named = [value.get("kind"), value.get("format")] if isinstance(value, dict) else [None]
+    if not any(str(each).startswith("torchmcl") for each in named) and "sample_rate" not in (value or ()):
+        raise UserError(f"{path}: was not written by torchmcl and is not replaced, choose another folder")
 
 
 def _is_ours(path: Path) -> bool:

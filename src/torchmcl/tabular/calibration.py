@@ -1,7 +1,7 @@
 """Intervals and regions that hold their coverage: split conformal prediction with out-of-fold or fresh rows."""
 
+import math
 import warnings
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -22,8 +22,6 @@ __all__ = ["Calibration", "calibrate", "calibrate_out_of_fold"]
 Array = NDArray[np.float64]
 BANDWIDTH = 0.8
 """Of the smoothing of out-of-fold levels, in probability, times the cube root of the number of targets."""
-EXTRAPOLATION = 0.5
-"""How much of the linear extrapolation from one and two members to all of them is believed."""
 LEAST = 1e-3
 """Normal quantiles of levels below count as this, so that their logarithm is finite."""
 DRAWS, ROWS_AT_ONCE = 512, 32
@@ -40,10 +38,10 @@ class Calibration:
         region: For each target the probability of the highest-density region that just contains it, `(targets,)`.
         weights: Of the targets.
         groups: The group of each target as text, or `None`.
-        smooth: Whether the level of an interval is smoothed over similar coverages. Out-of-fold levels are few in
-            small tables, and their conformal quantile is noisy; with fresh rows it stays as it is, for its guarantee.
-        single: As `interval`, under each of two members by itself, `(targets, 2, dim)`.
-        extrapolation: How much of the difference from one member to two is added, for the members beyond them.
+        smooth: Whether a level is smoothed over similar coverages. Out-of-fold levels are few in small tables, and
+            their conformal quantile is noisy; with fresh rows it stays as it is, for its guarantee.
+        single: As `interval` and then `region`, under each of two members by itself, `(targets, 2, dim + 1)`.
+        members: Of the mixture that levels are for; with `single` they are carried over to it from those of two.
     """
 
     interval: Array
@@ -52,38 +50,25 @@ class Calibration:
     groups: NDArray[Any] | None = None
     smooth: bool = False
     single: Array | None = None
-    extrapolation: float = 0.0
+    members: int = 2
 
     def interval_levels(self, coverage: float, groups: Any, rows: int) -> Array:
         """The level of the central interval that holds `coverage`, `(rows, dim)`; infinite with too few targets."""
-        quantile = _smooth_quantile if self.smooth else _quantile
-        columns = [self._levels(column, coverage, groups, rows, quantile) for column in self.interval.T]
-        return self._extrapolated(np.stack(columns, axis=1), coverage)
-
-    def _extrapolated(self, levels: Array, coverage: float) -> Array:
-        """Levels for the mixture of all members, from those of pairs."""
-        if self.single is None or np.isinf(levels).any():
-            return levels
-        alone = [
-            np.mean([_normal(_smooth_quantile(each, self.weights, coverage)) for each in column.T])
-            for column in np.moveaxis(self.single, -1, 0)
-        ]
-        pair = _normal(levels)
-        return 2 * ndtr(np.maximum(pair + self.extrapolation * (pair - alone), 0.0)) - 1
+        columns = range(self.interval.shape[1])
+        return np.stack([self._levels(column, coverage, groups, rows) for column in columns], axis=1)
 
     def region_levels(self, coverage: float, groups: Any, rows: int) -> Array:
         """The probability of the highest-density region that holds `coverage`, `(rows,)`."""
-        return self._levels(self.region, coverage, groups, rows, _quantile)
+        return self._levels(self.interval.shape[1], coverage, groups, rows)
 
-    def _levels(
-        self, scores: Array, coverage: float, groups: Any, rows: int, quantile: Callable[..., float]
-    ) -> Array:
+    def _levels(self, column: int, coverage: float, groups: Any, rows: int) -> Array:
+        """Of one coordinate, or of the region as the last column."""
         if groups is None or self.groups is None:
             if groups is not None:
                 raise ValueError(
                     "groups need a model that was calibrated by group: calibrate(X, y, groups=...)"
                 )
-            return np.full(rows, quantile(scores, self.weights, coverage))
+            return np.full(rows, self._level(column, coverage, slice(None)))
         wanted = np.asarray(groups).astype(str)
         if wanted.shape != (rows,):
             raise ValueError(f"groups must be {(rows,)}, one for each row, got {wanted.shape}")
@@ -92,10 +77,41 @@ class Calibration:
             own = self.groups == group
             if not own.any():
                 raise ValueError(f"groups holds {str(group)!r}, which calibration had no row of")
-            levels[wanted == group] = quantile(
-                scores[own], self.weights[own], coverage, f" in group {group!s}"
-            )
+            levels[wanted == group] = self._level(column, coverage, own, f" in group {group!s}")
         return levels
+
+    def _level(self, column: int, coverage: float, own: Any, where: str = "") -> float:
+        scores = np.column_stack([self.interval, self.region])[own, column]
+        quantile = _smooth_quantile if self.smooth else _quantile
+        level = quantile(scores, self.weights[own], coverage, where)
+        if self.single is None or np.isinf(level):
+            return level
+        alone = [
+            _normal(_smooth_quantile(each, self.weights[own], coverage))
+            for each in self.single[own, :, column].T
+        ]
+        needed = carry_over(float(np.mean(alone)), _normal(level), _normal(coverage), self.members)
+        return float(2 * ndtr(needed) - 1)
+
+
+def carry_over(one: float, two: float, nominal: float, members: int) -> float:
+    """How many standard deviations an interval needs with so many members, from what it needs with one and with two.
+
+    The error of a member has a part that all members share, of variance a, and one of its own, of variance b, in units
+    of its width. Averaged over m members, the error has variance a + b / m, and the variance of the mixture is that of
+    a member plus their disagreement, 1 + b (1 - 1 / m). One member and two give a and b.
+
+    Args:
+        one: Needed with a single member.
+        two: Needed with two.
+        nominal: Needed where the distribution is right.
+        members: How many there are.
+    """
+    squares = (one / nominal) ** 2, (two / nominal) ** 2
+    # Negative by chance only: the levels are of few rows.
+    own = max(2 * (squares[0] - squares[1]) / (1 + squares[1]), -0.5)
+    spread = own * (1 - 1 / members)
+    return nominal * math.sqrt(max(squares[0] - spread, 0.0) / (1 + spread))
 
 
 def _quantile(scores: Array, weights: Array, coverage: float, where: str = "") -> float:
@@ -158,13 +174,20 @@ def calibrate(
     """
     row, column = targets.active.nonzero()
     y = torch.from_numpy(units.apply(targets.values[row, column]))
-    own = pooled[torch.from_numpy(row)]
-    parts = [(own[k : k + ROWS_AT_ONCE], y[k : k + ROWS_AT_ONCE]) for k in range(0, len(y), ROWS_AT_ONCE)]
-    random = torch.Generator().manual_seed(0)
-    interval = torch.cat([central_level(*part) for part in parts]).numpy()
-    region = torch.cat([density_level(*part, units, random) for part in parts]).numpy()
+    levels = _levels_of(pooled[torch.from_numpy(row)], y, units)
     own_groups = None if groups is None else groups[row]
-    return Calibration(interval, region, weights[row], own_groups)
+    return Calibration(levels[:, :-1], levels[:, -1], weights[row], own_groups)
+
+
+def _levels_of(hypotheses: Hypotheses, y: Tensor, units: Standard) -> Array:
+    """The level of the interval of each coordinate that just contains a target, then that of the region."""
+    parts = [
+        (hypotheses[k : k + ROWS_AT_ONCE], y[k : k + ROWS_AT_ONCE]) for k in range(0, len(y), ROWS_AT_ONCE)
+    ]
+    random = torch.Generator().manual_seed(0)
+    interval = torch.cat([central_level(*part) for part in parts])
+    region = torch.cat([density_level(*part, units, random) for part in parts])
+    return torch.cat([interval, region[:, None]], 1).numpy()
 
 
 def calibrate_out_of_fold(
@@ -184,9 +207,8 @@ def calibrate_out_of_fold(
         return found
     row, column = targets.active.nonzero()
     y = torch.from_numpy(units.apply(targets.values[row, column]))
-    single = [central_level(each[torch.from_numpy(row)], y).numpy() for each in answers]
-    # Linear in one over the number of members: from 1 and 1/2 to 1/members.
-    return replace(found, single=np.stack(single, 1), extrapolation=EXTRAPOLATION * (1 - 2 / members))
+    single = [_levels_of(each[torch.from_numpy(row)], y, units) for each in answers]
+    return replace(found, single=np.stack(single, 1), members=members)
 
 
 def central_level(hypotheses: Hypotheses, y: Tensor) -> Tensor:

@@ -15,7 +15,7 @@ from torchmcl.runs.files import atomic, write_json
 from torchmcl.sharing.cards import write_card
 from torchmcl.tabular.cards import classifier_card
 from torchmcl.tabular.columns import Columns
-from torchmcl.tabular.storage import CONFIG, FORMAT, MOST_PARAMETERS, WEIGHTS, read_model
+from torchmcl.tabular.storage import CONFIG, FORMAT, MOST_PARAMETERS, WEIGHTS, read_model, take_names
 
 __all__ = ["KIND", "load", "save"]
 
@@ -105,10 +105,7 @@ def _build(kind: type, value: dict[str, Any], tensors: dict[str, torch.Tensor], 
     if not 0 < estimator.temperature_ < np.inf:
         raise ValueError("temperature must be positive")
     estimator.n_iter_ = int(value["epochs"])
-    names = [str(name) for name in value["columns"]["names"]]
-    estimator.n_features_in_ = len(columns.categorical)
-    if names:
-        estimator.feature_names_in_ = np.array(names, dtype=object)
+    take_names(estimator, value["columns"]["names"], columns)
     return estimator
 
 

@@ -159,54 +159,60 @@ class MemberBatches:
 class KeepBestMembers(Callback):
     """Keeps the weights of each member from the epoch in which its own validation score was best.
 
-    Training stops when no member has improved for `patience` epochs.
+    It also keeps those that each half of the validation rows would have chosen: the other half, which had no part in
+    that choice, tells how well they answer for new rows. Training stops when no member has improved for `patience`
+    epochs.
 
     Args:
         score: One number for each item.
         patience: Epochs; `None` never stops early.
+
+    Attributes:
+        best: The best score by all validation rows, by their first and by their second half, `(3, members)`.
+        kept: The weights of that epoch, for each of the three.
     """
 
     def __init__(self, score: Score, patience: int | None) -> None:
         self.score, self.patience = score, patience
         self.best: Tensor | None = None
         self.epochs: list[int] = []
-        self.kept: dict[str, Tensor] = {}
+        self.kept: list[dict[str, Tensor]] = []
 
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         if self.best is not None:
             network: nn.Module = pl_module.network  # type: ignore[assignment]
-            check_form(self.kept, network.state_dict(), "kept")
+            check_form(self.kept, [network.state_dict()] * 3, "kept")
 
     def on_validation_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        self.total: Tensor | float = 0.0
-        self.weight: Tensor | float = 0.0
+        self.items: list[tuple[Tensor, Tensor]] = []
 
     @torch.no_grad()
     def on_validation_batch_end(
         self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, *indices: int
     ) -> None:
         each, weight = self.score(outputs["hypotheses"], *batch[1:3])
-        self.total = self.total + (each * weight).sum(tuple(range(1, each.ndim)))
-        self.weight = self.weight + weight.sum(tuple(range(1, each.ndim)))
+        self.items.append(((each * weight).cpu(), weight.to(each).cpu()))
 
     def on_validation_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        scores = torch.as_tensor(self.total / self.weight).cpu()
+        scores = score_of_halves(*(torch.cat(each, 1) for each in zip(*self.items, strict=True)))
+        members = scores.shape[1]
         network: Any = pl_module.network
         state = {name: value.detach() for name, value in network.state_dict().items()}
         if self.best is None:
             self.best = torch.full_like(scores, math.inf)
-            self.epochs = [0] * len(scores)
-            self.kept = {name: value.clone() for name, value in state.items()}
-        if len(scores) != len(self.best):
+            self.epochs = [0] * members
+            self.kept = [{name: value.clone() for name, value in state.items()} for _ in scores]
+        if members != self.best.shape[1]:
             raise UserError(
-                f"the checkpoint is of {len(self.best)} members, there are {len(scores)}; "
+                f"the checkpoint is of {self.best.shape[1]} members, there are {members}; "
                 "remove it to train from the start"
             )
         better = scores < self.best
         self.best = torch.where(better, scores, self.best)
-        for member in better.nonzero()[:, 0].tolist():
-            self.epochs[member] = trainer.current_epoch
-            copy_member(self.kept, state, member, len(scores))
+        for choice, member in better.nonzero().tolist():
+            copy_member(self.kept[choice], state, member, members)
+            if choice == 0:
+                self.epochs[member] = trainer.current_epoch
         waited = trainer.current_epoch - max(self.epochs)
         if self.patience is not None and waited >= self.patience:
             trainer.should_stop = True
@@ -214,7 +220,7 @@ class KeepBestMembers(Callback):
     def on_fit_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         if self.kept:
             network: nn.Module = pl_module.network  # type: ignore[assignment]
-            network.load_state_dict(self.kept)
+            network.load_state_dict(self.kept[0])
 
     def state_dict(self) -> dict[str, Any]:
         return {"best": self.best, "epochs": self.epochs, "kept": self.kept}
@@ -222,11 +228,29 @@ class KeepBestMembers(Callback):
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         best, epochs, kept = state_dict["best"], state_dict["epochs"], state_dict["kept"]
         if best is not None and not (
-            isinstance(best, Tensor) and best.ndim == 1 and best.is_floating_point()
+            isinstance(best, Tensor) and best.ndim == 2 and len(best) == 3 and best.is_floating_point()
         ):
-            raise ValueError("best must be a number for each member")
-        check_form(epochs, [0] * (0 if best is None else len(best)), "epochs")
-        self.best, self.epochs, self.kept = best, epochs, {**kept}
+            raise ValueError("best must be three numbers for each member")
+        check_form(epochs, [0] * (0 if best is None else best.shape[1]), "epochs")
+        self.best, self.epochs, self.kept = best, epochs, kept
+
+
+def score_of_halves(
+    total: Float[Tensor, "members held"], weight: Float[Tensor, "members held"]
+) -> Float[Tensor, "3 members"]:
+    """The mean score by all validation rows, by their first half and by their second.
+
+    A half without weight has the score of all rows.
+
+    Args:
+        total: The score of each row times its weight.
+        weight: Of each row.
+    """
+    middle = total.shape[1] // 2
+    parts = (slice(None), slice(middle), slice(middle, None))
+    weights = torch.stack([weight[:, part].sum(1) for part in parts])
+    means = torch.stack([total[:, part].sum(1) for part in parts]) / weights
+    return torch.where(weights > 0, means, means[0])
 
 
 def copy_member(to: dict[str, Tensor], state: dict[str, Tensor], member: int, members: int) -> None:

@@ -66,7 +66,8 @@ class Trained:
         factors: Of the widths of each member; where the hypotheses have none, the width of all of them.
         epochs: How many were trained.
         best: The validation score of each member; empty without validation.
-        held_out: Hypotheses of the members for their validation rows; `None` without validation.
+        held_out: Hypotheses for the validation rows, of members whose epoch the other half of these rows has chosen;
+            `None` without validation.
         likelihood: The mean log-likelihood of the validation rows, standardized; minus infinity without validation.
     """
 
@@ -123,7 +124,7 @@ def train_members(
         checks,
         seed=seed,
         optimization=Optimization(
-            epochs=settings.max_epochs or epochs_for(folds.train.shape[1]),
+            epochs=int(settings.max_epochs or epochs_for(folds.train.shape[1])),
             learning_rate=settings.learning_rate,
             weight_decay=settings.weight_decay,
             schedule=cosine,
@@ -139,11 +140,30 @@ def train_members(
     if held is None:
         factors = _no_factors(settings, problem, folds.members)
         return Trained(network, factors, fitted.epochs, (), None, -math.inf)
-    hypotheses = held.answers(network)
-    factors, likelihood = _factors(hypotheses, held, settings.loss == "energy")
+    factors, likelihood = _factors(held.answers(network), held, settings.loss == "energy")
+    unseen = with_widths(_unseen_answers(network, keep[0].kept, held), factors)
     assert keep[0].best is not None
-    best = tuple(keep[0].best.tolist())
-    return Trained(network, factors, fitted.epochs, best, with_widths(hypotheses, factors), likelihood)
+    return Trained(network, factors, fitted.epochs, tuple(keep[0].best[0].tolist()), unseen, likelihood)
+
+
+def _unseen_answers(network: nn.Module, kept: list[dict[str, Tensor]], held: "_HeldOut") -> Hypotheses:
+    """Answers for the validation rows, of members whose epoch the other half of these rows has chosen.
+
+    The epoch that a row has chosen itself answers it better than it answers new rows.
+
+    Args:
+        network: Left with the first of the weights.
+        kept: Weights that all rows have chosen, their first half, and their second half.
+        held: The validation rows.
+    """
+    middle = held.rows.shape[1] // 2
+    parts = []
+    for rows, weights in ((held.rows[:, :middle], kept[2]), (held.rows[:, middle:], kept[1])):
+        network.load_state_dict(weights)
+        if rows.numel():
+            parts.append(_HeldOut(held.problem, rows).answers(network))
+    network.load_state_dict(kept[0])
+    return _beside(parts)
 
 
 def with_widths(hypotheses: Hypotheses, factors: Tensor) -> Hypotheses:
@@ -188,7 +208,7 @@ def _held_out(problem: Problem, folds: Folds, validation: Problem | None) -> _He
 def _batches(
     problem: Problem, folds: Folds, objective: Objective, batch_size: int | None, seed: int
 ) -> MemberBatches:
-    size = batch_size or batch_size_for(folds.train.shape[1])
+    size = int(batch_size or batch_size_for(folds.train.shape[1]))
     drawn = None if objective.weighted else problem.weights
     return MemberBatches(
         *problem.tensors(objective.weighted), rows=folds.train, batch_size=size, seed=seed, weights=drawn

@@ -1,6 +1,5 @@
 """Models in folders: weights as safetensors, everything else as JSON; nothing that could run."""
 
-import json
 from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
@@ -16,7 +15,7 @@ from torch import nn
 import torchmcl
 from torchmcl.distances import chordal, euclidean, great_circle, great_circle_swapped, squared_euclidean
 from torchmcl.errors import UserError
-from torchmcl.runs.files import atomic, write_json
+from torchmcl.runs.files import atomic, read_json, write_json
 from torchmcl.sharing.cards import write_card
 from torchmcl.tabular.calibration import Calibration
 from torchmcl.tabular.cards import regressor_card
@@ -25,9 +24,10 @@ from torchmcl.tabular.model import TableModel
 from torchmcl.tabular.network import Readout, SeparateMembers, StackedMembers
 from torchmcl.tabular.scaling import Standard
 from torchmcl.tabular.settings import check_settings, is_directional
+from torchmcl.tabular.targets import LARGEST
 from torchmcl.tabular.warping import Warped
 
-__all__ = ["CONFIG", "WEIGHTS", "load", "read_model", "save"]
+__all__ = ["CONFIG", "WEIGHTS", "load", "read_model", "save", "take_names"]
 
 CONFIG, WEIGHTS = "config.json", "model.safetensors"
 KIND = "torchmcl.MCLRegressor"
@@ -77,7 +77,6 @@ def save(estimator: Any, folder: Path) -> None:
         "epochs": estimator.n_iter_,
         "own_network": estimator.network is not None,
         "smooth": calibration is not None and calibration.smooth,
-        "extrapolation": 0.0 if calibration is None else calibration.extrapolation,
         "groups": None if calibration is None or calibration.groups is None else calibration.groups.tolist(),
     }
     with atomic(folder / WEIGHTS) as temporary:
@@ -113,7 +112,7 @@ def read_model(
         return build(value, tensors)
     except UserError as error:
         raise UserError(f"{folder}: {error}") from None
-    except (KeyError, TypeError, ValueError, RuntimeError, AttributeError, IndexError) as error:
+    except (LookupError, TypeError, ValueError, ArithmeticError, RuntimeError, AttributeError) as error:
         reason = str(error).splitlines()[0][:200] if str(error) else type(error).__name__
         raise UserError(f"{folder / CONFIG}: does not describe a model of this program ({reason})") from None
 
@@ -129,8 +128,8 @@ def _read_units(value: dict[str, Any]) -> Standard:
     center, scale = (np.array(value[key], dtype=np.float64) for key in ("center", "scale"))
     if center.ndim != 1 or not len(center) or center.shape != scale.shape:
         raise ValueError("units must hold one center and one scale for each output")
-    if not (np.isfinite(center).all() and np.isfinite(scale).all() and (scale > 0).all()):
-        raise ValueError("units must be finite and scales positive")
+    if not ((np.abs(center) <= LARGEST).all() and ((scale > 0) & (scale <= LARGEST)).all()):
+        raise ValueError(f"units must be at most {LARGEST:g} and scales positive")
     if "power" not in value:
         return Standard(center, scale)
     power, middle, spread = (float(value[key]) for key in ("power", "middle", "spread"))
@@ -159,12 +158,7 @@ def _settings(estimator: Any) -> dict[str, Any]:
 def _read_config(path: Path, kind: str) -> dict[str, Any]:
     if not path.is_file():
         raise UserError(f"{path}: there is no such file, so its folder is not a model that was saved")
-    if path.stat().st_size > LARGEST_CONFIG:
-        raise UserError(f"{path}: is larger than {LARGEST_CONFIG // 2**20} MB")
-    try:
-        value = json.loads(path.read_text(encoding="utf-8"))
-    except (ValueError, RecursionError):
-        raise UserError(f"{path}: is not valid JSON") from None
+    value = read_json(path, limit=LARGEST_CONFIG)
     if not isinstance(value, dict) or value.get("kind") != kind:
         raise UserError(f"{path}: does not describe an {kind.removeprefix('torchmcl.')}")
     if value.get("format") != FORMAT:
@@ -213,11 +207,25 @@ def _build(kind: type, value: dict[str, Any], tensors: dict[str, torch.Tensor], 
     estimator.validation_score_ = tensors["validation_score"].numpy()
     estimator.n_iter_ = int(value["epochs"])
     estimator.target_transform_ = None if units.linear else "yeo-johnson"
-    names = [str(name) for name in value["columns"]["names"]]
+    take_names(estimator, value["columns"]["names"], columns)
+    return estimator
+
+
+def take_names(estimator: Any, names: Any, columns: Columns) -> None:
+    """Number and names of the columns, as scikit-learn keeps them.
+
+    Args:
+        estimator: That is read.
+        names: As `config.json` has them: one for each column, or none.
+        columns: Of the estimator.
+    """
     estimator.n_features_in_ = len(columns.categorical)
+    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+        raise ValueError("names must be a list of text")
+    if len(names) not in (0, len(columns.categorical)):
+        raise ValueError(f"there are {len(names)} names of {len(columns.categorical)} columns")
     if names:
         estimator.feature_names_in_ = np.array(names, dtype=object)
-    return estimator
 
 
 def _network(
@@ -259,8 +267,10 @@ def _calibration(value: dict[str, Any], tensors: dict[str, torch.Tensor]) -> Cal
     labels = None if groups is None else np.array([str(each) for each in groups])
     if labels is not None and len(labels) != len(weights):
         raise ValueError("groups do not fit the calibration")
-    single, share = tensors.get("calibration.single"), float(value.get("extrapolation", 0.0))
-    if single is not None and (single.shape != (len(interval), 2, interval.shape[1]) or not 0 <= share <= 1):
+    single = tensors.get("calibration.single")
+    if single is not None and single.shape != (len(interval), 2, interval.shape[1] + 1):
         raise ValueError("the calibration of single members does not fit")
     levels = None if single is None else single.numpy()
-    return Calibration(interval, region, weights, labels, bool(value.get("smooth")), levels, share)
+    return Calibration(
+        interval, region, weights, labels, bool(value.get("smooth")), levels, len(tensors["factors"])
+    )

@@ -6,6 +6,7 @@ from typing import Any, TypeVar, cast
 
 from sklearn.utils.validation import check_is_fitted
 
+from torchmcl.sharing.cards import check_own
 from torchmcl.sharing.hub import Shared, fetched
 
 __all__ = ["Stored"]
@@ -27,6 +28,7 @@ class Stored(Shared):
             folder: Made where it is missing; an earlier model in it is replaced.
         """
         check_is_fitted(self)
+        check_own(folder)
         self._storage().save(self, Path(folder))
 
     @classmethod

@@ -9,6 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils.validation import check_array
 
+from torchmcl.tabular.given import as_numpy, naming
+
 __all__ = ["Targets", "read_targets"]
 
 Array = NDArray[np.float64]
@@ -48,7 +50,9 @@ def read_targets(y: Any) -> Targets:
     """
     if y is None:
         raise ValueError("MCLRegressor requires y to be passed, but the target y is None")
-    targets = _read_ragged(y) if _is_ragged(y) else _read_array(y)
+    with naming("y"):
+        y = as_numpy(y)
+        targets = _read_ragged(y) if _is_ragged(y) else _read_array(y)
     present = targets.values[targets.active]
     if not len(present):
         raise ValueError("y holds no target at all: every one of its rows is NaN or empty")
@@ -65,6 +69,8 @@ def _is_ragged(y: Any) -> bool:
 def _read_array(y: Any) -> Targets:
     if isinstance(y, list | tuple) and len({np.shape(each) for each in y}) > 1:
         raise ValueError("y holds arrays of different shapes: each of them must be (targets, dim)")
+    if np.asarray(y).dtype.kind in "mM":
+        raise ValueError("y must hold numbers, got dates or durations: replace them by numbers, such as days")
     check = partial(check_array, ensure_2d=False, input_name="y")
     try:
         values = check(y, allow_nd=True, dtype=np.float64, ensure_all_finite=False)
@@ -86,7 +92,7 @@ def _read_array(y: Any) -> Targets:
 
 
 def _read_ragged(y: Sequence[Any]) -> Targets:
-    parts = [np.asarray(each, dtype=np.float64) for each in y]
+    parts = [np.asarray(as_numpy(each), dtype=np.float64) for each in y]
     dims = {part.shape[1] for part in parts}
     if len(dims) != 1:
         raise ValueError(f"y holds targets with {sorted(dims)} coordinates: all must have the same number")

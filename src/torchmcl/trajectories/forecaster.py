@@ -15,7 +15,7 @@ from torchmcl.hypotheses import Hypotheses
 from torchmcl.runs.files import atomic, read_json, write_json
 from torchmcl.runs.records import from_plain
 from torchmcl.runs.weights import MOST_PARAMETERS, load_weights
-from torchmcl.sharing.cards import Card, write_card
+from torchmcl.sharing.cards import Card, check_own, write_card
 from torchmcl.sharing.hub import Shared, fetched
 from torchmcl.trajectories.calibration import Adjustment, adjustment_of
 from torchmcl.trajectories.features import Seen, speed_unit
@@ -233,6 +233,7 @@ class Forecaster(Shared):
             about: Anything worth knowing about the model that JSON can hold.
         """
         network = self.trained
+        check_own(folder)
         with atomic(Path(folder) / "model.safetensors") as path:
             path.write_bytes(save(network.state_dict()))
         write_json(
