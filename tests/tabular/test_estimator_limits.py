@@ -1,6 +1,7 @@
 """Endings of the estimator: extreme numbers, failures, threads, and the tools of scikit-learn around it."""
 
 import threading
+from datetime import date
 
 import numpy as np
 import pandas as pd
@@ -161,3 +162,81 @@ def test_tools_of_scikit_learn():
     np.testing.assert_array_equal(
         weighted.predict(X), small().fit(X, Y, sample_weight=np.arange(60.0)).predict(X)
     )
+
+
+QUICK = {"max_epochs": 1, "n_hypotheses": 2, "hidden": (4,), "progress": False, "random_state": 0}
+NUMBERS = np.random.default_rng(0).normal(size=(24, 2))
+
+
+def text_with_gaps(kind):
+    return pd.DataFrame({"a": NUMBERS[:, 0], "b": pd.array(["u", None, "v"] * 8, dtype=kind)})
+
+
+@pytest.mark.parametrize("kind", ["string", "string[pyarrow]", object])
+def test_text_with_gaps_of_pandas_is_a_column(kind):
+    X = text_with_gaps(kind)
+    model = MCLRegressor(members=1, **QUICK).fit(X, NUMBERS[:, 0])
+    assert model.model_.columns.categories == (("\0missing", "u", "v"),)
+    empty = X.assign(b=pd.array([None] * 24, dtype="string"))
+    assert np.isfinite(model.predict(empty)).all()
+    assert np.isfinite(MCLRegressor(members=1, **QUICK).fit(empty, NUMBERS[:, 0]).predict(empty)).all()
+
+
+def test_masked_numbers_are_gaps():
+    masked = np.ma.masked_greater(NUMBERS, 1.0)
+    gaps = np.where(NUMBERS > 1.0, np.nan, NUMBERS)
+    fitted = [MCLRegressor(members=1, **QUICK).fit(X, NUMBERS[:, 0]).predict(gaps) for X in (masked, gaps)]
+    assert np.array_equal(*fitted)
+    with pytest.raises(ValueError, match="y contains NaN"):
+        MCLRegressor(**QUICK).fit(NUMBERS, masked[:, 0])
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("X", [[1.0], [1.0, 2.0]] * 12),
+        ("X", np.array([[10**400]] * 24, dtype=object)),
+        ("X", NUMBERS + 1j),
+        ("X", pd.DataFrame({"a": [{"x": 1}] * 24})),
+        ("X", pd.DataFrame({"a": [np.ones(2)] * 24})),
+        ("X", pd.DataFrame({"a": [date(2020, 1, 1)] * 24})),
+        ("X", pd.DataFrame({"a": pd.period_range("2020-01", periods=24, freq="M")})),
+        ("y", np.arange(24).astype("datetime64[D]")),
+        ("y", np.array([10**400] * 24, dtype=object)),
+        ("y", {"a": 1}),
+        ("y", NUMBERS[:5, 0]),
+        ("sample_weight", ["heavy"] * 24),
+        ("sample_weight", {"a": 1}),
+        ("sample_weight", np.arange(24).astype("timedelta64[s]")),
+        ("eval_set", (NUMBERS[:, :1], NUMBERS[:, 0])),
+        ("eval_set", (NUMBERS, NUMBERS[:5, 0])),
+        ("eval_set", (None, None)),
+    ],
+)
+def test_what_cannot_be_read_is_named(name, value):
+    given = {"X": NUMBERS, "y": NUMBERS[:, 0], name: value}
+    with pytest.raises((ValueError, TypeError), match=rf"\b{name}\b"):
+        MCLRegressor(**QUICK).fit(**given)
+
+
+def test_tensors_with_gradients_and_integers_of_numpy_are_fine(unchecked):
+    X = torch.from_numpy(NUMBERS).requires_grad_()
+    quick = {**QUICK, "max_epochs": np.int64(1), "batch_size": np.int64(8), "patience": np.int64(1)}
+    for estimator, y in ((MCLRegressor, X[:, 0]), (MCLClassifier, (X[:, 0] > 0).long())):
+        assert len(estimator(**quick).fit(X, y).predict(X)) == 24
+
+
+def test_enormous_weights_and_small_constants_keep_their_proportions():
+    plain = MCLRegressor(members=1, **QUICK).fit(NUMBERS, NUMBERS[:, 0])
+    heavy = MCLRegressor(members=1, **QUICK).fit(NUMBERS, NUMBERS[:, 0], np.full(24, 1e308))
+    assert np.allclose(plain.predict(NUMBERS), heavy.predict(NUMBERS))
+    constant = MCLRegressor(members=1, **QUICK).fit(NUMBERS, np.full(24, 1e-9))
+    assert np.abs(constant.predict(NUMBERS)).max() < 1e-8
+
+
+def test_more_draws_than_memory_and_groups_of_no_shape_are_named():
+    model = MCLRegressor(members=1, **QUICK).fit(NUMBERS, NUMBERS[:, 0])
+    with pytest.raises(ValueError, match="n must be at most"):
+        model.sample(NUMBERS, 10**9)
+    with pytest.raises(ValueError, match="groups"):
+        model.calibrate(NUMBERS, NUMBERS[:, 0], groups=[[1], [1, 2]] * 12)

@@ -22,6 +22,7 @@ from torchmcl.errors import check_choice, check_number
 from torchmcl.hypotheses import Hypotheses, Link
 from torchmcl.losses import mcl_loss, rmcl_loss
 from torchmcl.tabular.columns import Columns
+from torchmcl.tabular.given import as_numpy, naming
 from torchmcl.tabular.members import SCORED_AT_ONCE, MemberBatches, ring
 from torchmcl.tabular.network import Readout, SeparateMembers, StackedMembers
 from torchmcl.tabular.preparation import validated_table
@@ -228,9 +229,10 @@ class MCLClassifier(Stored, ClassifierMixin, BaseEstimator):
         if y is None:
             raise ValueError("MCLClassifier requires y to be passed, but the target y is None")
         table = validated_table(self, X)
-        y = column_or_1d(y, warn=True)
-        assert_all_finite(y, input_name="y")
-        check_classification_targets(y)
+        with naming("y"):
+            y = column_or_1d(as_numpy(y), warn=True)
+            assert_all_finite(y, input_name="y")
+            check_classification_targets(y)
         if len(y) != len(table.numbers):
             raise ValueError(f"y has {len(y)} labels, X has {len(table.numbers)} rows")
         weights = read_weights(sample_weight, len(y))
@@ -249,7 +251,7 @@ class MCLClassifier(Stored, ClassifierMixin, BaseEstimator):
     ) -> Fitted:
         active = torch.ones_like(labels, dtype=torch.bool)
         tensors = (inputs, labels, active)
-        size = self.batch_size or batch_size_for(train.shape[1])
+        size = int(self.batch_size or batch_size_for(train.shape[1]))
         batches = MemberBatches(*tensors, rows=train, batch_size=size, seed=seed, weights=weights)
         validation = MemberBatches(*tensors, rows=held, batch_size=SCORED_AT_ONCE) if held.numel() else None
         return fit(
@@ -259,11 +261,11 @@ class MCLClassifier(Stored, ClassifierMixin, BaseEstimator):
             validation,
             seed=seed,
             optimization=Optimization(
-                epochs=self.max_epochs or epochs_for(train.shape[1]),
+                epochs=int(self.max_epochs or epochs_for(train.shape[1])),
                 learning_rate=self.learning_rate,
                 weight_decay=self.weight_decay,
                 schedule=cosine,
-                patience=self.patience if held.numel() else None,
+                patience=int(self.patience) if self.patience and held.numel() else None,
                 ema=DECAY,
             ),
             hardware=Hardware(accelerator=self.device),

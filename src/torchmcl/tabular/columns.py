@@ -3,6 +3,7 @@
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import date
 from typing import Any
 
 import numpy as np
@@ -72,6 +73,7 @@ def read_table(X: Any, categorical: Sequence[bool] | None = None) -> Table:
         columns = [X[:, index] for index in range(X.shape[1])]
     for name, column in zip(names, columns, strict=True):
         _refuse_dates(name, column)
+        _refuse_cells(name, column)
     if categorical is None:
         categorical = [_is_categorical(column) for column in columns]
     kinds = tuple(zip(names, columns, categorical, strict=True))
@@ -185,7 +187,7 @@ def _is_categorical(column: Any) -> bool:
         return False
     try:
         _to_floats(column)
-    except ValueError:
+    except (ValueError, TypeError):
         return True
     return False
 
@@ -197,7 +199,7 @@ def _is_extension(column: Any) -> bool:
 def _numbers(name: str, column: Any) -> Array:
     try:
         return _to_floats(column)
-    except ValueError:
+    except (ValueError, TypeError):
         text = next((each for each in column if isinstance(each, str)), None)
         shown = "" if text is None else f" ({text[:40]!r})"
         raise ValueError(f"X holds text{shown} in {name}, which held numbers in training") from None
@@ -210,7 +212,7 @@ def _to_floats(column: Any) -> Array:
             return column.to_numpy(dtype=np.float64, na_value=np.nan)
     values = np.asarray(column, dtype=object) if is_series else column
     if values.dtype == object:
-        values = np.array([np.nan if each is None else each for each in values], dtype=object)
+        values = np.array([np.nan if each is None or _is_na(each) else each for each in values], dtype=object)
     return values.astype(np.float64)
 
 
@@ -220,19 +222,27 @@ def _labels(column: Any) -> NDArray[np.object_]:
     try:
         for each in set(values.tolist()):
             found[each] = _label(each)
-        return np.array([found[each] if each == each else MISSING for each in values.tolist()], dtype=object)
+        return np.array(
+            [MISSING if _is_na(each) or each != each else found[each] for each in values.tolist()],
+            dtype=object,
+        )
     except TypeError:
         # Something that cannot be a key of a dictionary.
         return np.array([_label(each) for each in values.tolist()], dtype=object)
 
 
 def _label(value: Any) -> str:
-    if value is None or value != value or type(value).__name__ in ("NAType", "NaTType"):
+    if value is None or _is_na(value) or value != value:
         return MISSING
     if isinstance(value, float) and value.is_integer():
         # A column of whole numbers is read as decimal ones where a gap is among them.
         return str(int(value))
     return str(value)
+
+
+def _is_na(value: Any) -> bool:
+    """Whether it is a gap of pandas, which cannot be compared."""
+    return type(value).__name__ in ("NAType", "NaTType")
 
 
 def _frequent(labels: NDArray[np.object_], weights: Array) -> tuple[str, ...]:
@@ -244,10 +254,25 @@ def _frequent(labels: NDArray[np.object_], weights: Array) -> tuple[str, ...]:
 def _refuse_dates(name: str, column: Any) -> None:
     kind = getattr(column.dtype, "kind", "O")
     first = next((each for each in column if isinstance(each, str)), None) if kind not in "buif" else None
-    if kind in "mM" or (first is not None and DATE.fullmatch(first.strip())):
+    if (
+        kind in "mM"
+        or (first is not None and DATE.fullmatch(first.strip()))
+        or (kind == "O" and any(isinstance(each, date) or type(each).__name__ == "Period" for each in column))
+    ):
         raise ValueError(
             f"X holds dates in {name}: replace them by numbers, such as the year, the weekday or the days since a date"
         )
+
+
+def _refuse_cells(name: str, column: Any) -> None:
+    """Refuse what is neither a number nor a text: its text would be taken for a category."""
+    if getattr(column.dtype, "kind", "O") in "buifUST" or getattr(column.dtype, "name", "") == "category":
+        return
+    for kind in set(map(type, column)):
+        if issubclass(kind, (list, tuple, dict, set, np.ndarray, complex, np.complexfloating)):
+            raise TypeError(
+                f"X holds {kind.__name__} in {name}: the argument must be a string, a number or a boolean in each cell"
+            )
 
 
 def _check_finite(numbers: Array, names: Sequence[str]) -> None:

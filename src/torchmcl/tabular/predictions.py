@@ -6,7 +6,6 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 from torch.distributions import Distribution
@@ -15,14 +14,18 @@ from torchmcl.errors import check_integer, check_number
 from torchmcl.hypotheses import Hypotheses
 from torchmcl.tabular.calibration import Calibration
 from torchmcl.tabular.columns import is_frame
+from torchmcl.tabular.given import naming, read_floats
 from torchmcl.tabular.model import TableModel
 from torchmcl.tabular.preparation import validated_table
 from torchmcl.tabular.regions import Regions, regions
+from torchmcl.tabular.settings import read_seed
 from torchmcl.tabular.targets import Targets, read_targets
 
 __all__ = ["Predictions"]
 
 Array = NDArray[np.float64]
+MOST_DRAWS = 250_000_000
+"""Numbers that `sample` gives at once."""
 
 
 class Predictions:
@@ -109,7 +112,7 @@ class Predictions:
             index of `X` where that is one and there is one output.
         """
         inputs = self._inputs(X)
-        levels = np.atleast_1d(np.asarray(alpha, dtype=np.float64))
+        levels = np.atleast_1d(read_floats("alpha", alpha))
         if levels.ndim != 1 or not ((levels > 0) & (levels < 1)).all():
             raise ValueError(f"alpha must hold levels between 0 and 1, got {alpha}")
         values = self.model_.quantiles(inputs, levels[:, None])
@@ -148,7 +151,9 @@ class Predictions:
             The regions of the rows.
         """
         inputs = self._inputs(X)
-        levels = self._calibrated().region_levels(_checked(coverage), groups, len(inputs))
+        calibration, level = self._calibrated(), _checked(coverage)
+        with naming("groups"):
+            levels = calibration.region_levels(level, groups, len(inputs))
         return regions(self.model_, inputs, levels)
 
     def sample(self, X: Any, n: int = 1, random_state: Any = None) -> Array:
@@ -164,7 +169,11 @@ class Predictions:
         """
         inputs = self._inputs(X)
         check_integer("n", n)
-        seed = int(check_random_state(random_state).randint(2**31))
+        if n * len(inputs) * self.model_.dim > MOST_DRAWS:
+            raise ValueError(
+                f"n must be at most {MOST_DRAWS // len(inputs) // self.model_.dim} for X, got {n}"
+            )
+        seed = read_seed(random_state)
         values = self.model_.sample(inputs, n, seed)
         return values[..., 0] if self.model_.scalar else values
 
@@ -199,7 +208,9 @@ class Predictions:
 
     def _interval_levels(self, coverage: float, groups: Any, rows: int) -> Array:
         """The levels `(rows, 2, dim)` of the quantiles that are the ends of calibrated intervals."""
-        levels = self._calibrated().interval_levels(_checked(coverage), groups, rows)
+        calibration, level = self._calibrated(), _checked(coverage)
+        with naming("groups"):
+            levels = calibration.interval_levels(level, groups, rows)
         half = np.minimum(levels, 1.0) / 2
         return np.stack([0.5 - half, 0.5 + half], axis=1)
 

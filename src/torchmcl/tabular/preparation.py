@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from sklearn.utils.validation import validate_data
 
 from torchmcl.tabular.columns import Columns, Table, is_frame, read_table
+from torchmcl.tabular.given import as_numpy, naming
 from torchmcl.tabular.recipe import Problem
 from torchmcl.tabular.rows import Rows, merge, read_weights
 from torchmcl.tabular.scaling import LIMIT, Standard
@@ -107,20 +108,27 @@ def validated_table(estimator: Any, X: Any, categorical: tuple[bool, ...] | None
         categorical: Which columns are categories, after training.
     """
     first = categorical is None
-    if not is_frame(X):
-        X = validate_data(estimator, X, dtype=None, ensure_all_finite=False, reset=first)
-    else:
-        validate_data(estimator, X, skip_check_array=True, reset=first)
-        if not len(X) or not X.shape[1]:
-            raise ValueError(f"X has {len(X)} rows and {X.shape[1]} columns: at least 1 of both is needed")
-    return read_table(X, categorical)
+    with naming("X"):
+        if not is_frame(X):
+            X = validate_data(estimator, as_numpy(X), dtype=None, ensure_all_finite=False, reset=first)
+        else:
+            validate_data(estimator, X, skip_check_array=True, reset=first)
+            if not len(X) or not X.shape[1]:
+                raise ValueError(
+                    f"X has {len(X)} rows and {X.shape[1]} columns: at least 1 of both is needed"
+                )
+        return read_table(X, categorical)
 
 
 def _units(estimator: Any, rows: Rows) -> Standard:
     if is_directional(estimator):
         return Standard(np.zeros(2), np.ones(2))
     row, _ = rows.targets.active.nonzero()
-    units = Standard.fit(rows.targets.values[rows.targets.active], rows.weights[row])
+    present = rows.targets.values[rows.targets.active]
+    units = Standard.fit(present, rows.weights[row])
+    # A constant target has a scale of 1, which would be out of proportion to a small one.
+    largest = np.abs(present).max(axis=0)
+    units = Standard(units.center, np.where(largest > 0, np.minimum(units.scale, largest), units.scale))
     if estimator.loss == "energy":
         return units
     # One scale for all coordinates, so that Voronoi cells keep their shape.
@@ -130,8 +138,9 @@ def _units(estimator: Any, rows: Rows) -> Standard:
 def _read_eval_set(estimator: Any, columns: Columns, dim: int, eval_set: Any) -> Rows:
     if not isinstance(eval_set, tuple | list) or len(eval_set) != 2:
         raise ValueError("eval_set must be a pair (X, y)")
-    table = validated_table(estimator, eval_set[0], columns.categorical)
-    targets = read_targets(eval_set[1])
-    if targets.dim != dim:
-        raise ValueError(f"eval_set has targets with {targets.dim} coordinates, y has {dim}")
-    return merge(table, targets, np.ones(len(table.numbers)), keep_empty=False)
+    with naming("eval_set"):
+        table = validated_table(estimator, eval_set[0], columns.categorical)
+        targets = read_targets(eval_set[1])
+        if targets.dim != dim:
+            raise ValueError(f"eval_set has targets with {targets.dim} coordinates, y has {dim}")
+        return merge(table, targets, np.ones(len(table.numbers)), keep_empty=False)

@@ -16,6 +16,7 @@ from torchmcl.assignment import Assign, winner_takes_all
 from torchmcl.distances import Distance, euclidean
 from torchmcl.heads import Scores
 from torchmcl.tabular.calibration import Calibration, calibrate, calibrate_out_of_fold
+from torchmcl.tabular.given import naming
 from torchmcl.tabular.members import Folds, pool, ring
 from torchmcl.tabular.model import TableModel
 from torchmcl.tabular.predictions import Predictions
@@ -304,7 +305,8 @@ def _unchanged_on_failure(estimator: Any) -> Iterator[None]:
 def _read_groups(groups: Any, rows: int) -> NDArray[Any] | None:
     if groups is None:
         return None
-    labels = np.asarray(groups)
+    with naming("groups"):
+        labels = np.asarray(groups)
     if labels.shape != (rows,):
         raise ValueError(f"groups must be {(rows,)}, one for each row, got {labels.shape}")
     labels = labels.astype(str)

@@ -5,14 +5,16 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.utils.validation import check_consistent_length
 
 from torchmcl.tabular.columns import Table
+from torchmcl.tabular.given import read_floats
 from torchmcl.tabular.targets import Targets
 
 __all__ = ["Rows", "merge", "read_weights"]
 
 Array = NDArray[np.float64]
+LARGEST = 1e290
+"""Weights beyond are divided by the largest of them."""
 MOST_COPIES = 5
 """Whole weights become repeated rows unless there were, on the average, more copies of a row than this."""
 
@@ -37,14 +39,15 @@ def read_weights(sample_weight: Any, rows: int) -> Array:
     """
     if sample_weight is None:
         return np.ones(rows)
-    weights = np.asarray(sample_weight, dtype=np.float64)
+    weights: Array = read_floats("sample_weight", sample_weight)
     if weights.shape != (rows,):
         raise ValueError(f"sample_weight must be {(rows,)}, one weight for each row, got {weights.shape}")
     if not np.isfinite(weights).all() or (weights < 0).any():
         raise ValueError("sample_weight must hold finite numbers that are not negative")
     if not weights.any():
         raise ValueError("sample_weight is zero for every row: there is nothing to learn from")
-    return weights
+    # The sum of very large weights is infinite; only their proportions count.
+    return weights if weights.max() < LARGEST else weights / weights.max()
 
 
 def merge(table: Table, targets: Targets, weights: Array, keep_empty: bool) -> Rows:
@@ -59,7 +62,10 @@ def merge(table: Table, targets: Targets, weights: Array, keep_empty: bool) -> R
         weights: Of the rows.
         keep_empty: Whether rows without a target stay.
     """
-    check_consistent_length(table.numbers, targets.values, weights)
+    if len(targets.values) != len(table.numbers):
+        raise ValueError(
+            f"X has {len(table.numbers)} rows and y has {len(targets.values)}: inconsistent numbers of samples"
+        )
     kept = np.flatnonzero((weights > 0) & (targets.active.any(1) | keep_empty))
     table, targets, weights = table.take(kept), targets.take(kept), weights[kept]
     first, index = _unique(table, targets)

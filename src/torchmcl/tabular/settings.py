@@ -50,7 +50,7 @@ def check_training(model: Any) -> None:
     _finite("learning_rate", model.learning_rate)
     _finite("weight_decay", model.weight_decay, zero=True)
     check_number("validation_fraction", model.validation_fraction, 0, 0.5)
-    if not isinstance(model.device, str):
+    if not isinstance(model.device, str) or not model.device:
         raise TypeError(f"device must be a name such as 'auto', 'cpu' or 'cuda', got {model.device!r}")
     if not isinstance(model.progress, bool):
         raise TypeError(f"progress must be True or False, got {model.progress!r}")
@@ -128,7 +128,7 @@ def _optional_integer(name: str, value: Any) -> None:
 
 
 def _check_hidden(hidden: Any) -> None:
-    if isinstance(hidden, str) or not isinstance(hidden, Sequence):
+    if isinstance(hidden, str | bytes) or not isinstance(hidden, Sequence):
         raise TypeError(f"hidden must be a sequence of whole numbers such as (128, 128), got {hidden!r}")
     for units in hidden:
         check_integer("each number of hidden", units)
