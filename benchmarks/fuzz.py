@@ -1,4 +1,7 @@
-"""Hostile arguments, command lines and files: `python -m benchmarks fuzz --cases 20000`."""
+"""Hostile arguments, command lines and files: `python -m benchmarks fuzz --cases 20000`.
+
+`--kind files --all` walks all damages of files in place of drawing some, `--all 1/4` the first of four parts.
+"""
 
 import argparse
 import random
@@ -6,6 +9,8 @@ import shutil
 import sys
 import tempfile
 from collections import Counter
+from collections.abc import Iterator
+from itertools import islice
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
@@ -49,6 +54,7 @@ def main(words: list[str]) -> int:
     parser.add_argument("--cases", type=int, default=300)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--kind", choices=KINDS, action="append")
+    parser.add_argument("--all", metavar="K/N", nargs="?", const="1/1", help="all files, or part K of N")
     chosen = parser.parse_args(words)
     kinds = chosen.kind or list(KINDS)
     draw = random.Random(chosen.seed)
@@ -63,9 +69,13 @@ def main(words: list[str]) -> int:
     with tempfile.TemporaryDirectory() as place:
         for name, cases, run in (("command lines", lines, _lines), ("files", files, _files)):
             if cases:
-                tally = run(draw, cases, Path(place))
+                tally = (
+                    _all_files(chosen.all, Path(place))
+                    if run is _files and chosen.all
+                    else run(draw, cases, Path(place))
+                )
                 bad += len(tally.complaints)
-                print(f"{cases} {name}, seed {chosen.seed}: {tally}", flush=True)
+                print(f"{tally.codes.total()} {name}, seed {chosen.seed}: {tally}", flush=True)
     return int(bool(bad))
 
 
@@ -92,9 +102,21 @@ def _lines(draw: random.Random, cases: int, place: Path) -> Tally:
 
 
 def _files(draw: random.Random, cases: int, place: Path) -> Tally:
-    tally, valid = Tally(), place / "worlds"
-    readers = worlds.make_worlds(valid)
-    for number in range(cases):
-        case = foreign.draw_case(draw, readers, valid)
-        tally.add(*foreign.complaint(case, valid, place / f"file{number}"))
+    readers = worlds.make_worlds(place / "worlds")
+    return _run_files((foreign.draw_case(draw, readers, place / "worlds") for _ in range(cases)), place)
+
+
+def _all_files(part: str, place: Path) -> Tally:
+    """Part K of N: every Nth case, so that each key is in each part with other values."""
+    readers = worlds.make_worlds(place / "worlds")
+    first, parts = map(int, part.split("/"))
+    count = sum(1 for _ in foreign.all_cases(readers, place / "worlds"))
+    print(f"{count} files in all, part {first} of {parts}", flush=True)
+    return _run_files(islice(foreign.all_cases(readers, place / "worlds"), first - 1, None, parts), place)
+
+
+def _run_files(cases: Iterator[foreign.Case], place: Path) -> Tally:
+    tally = Tally()
+    for number, case in enumerate(cases):
+        tally.add(*foreign.complaint(case, place / "worlds", place / f"file{number}"))
     return tally

@@ -199,7 +199,7 @@ def _child(words: tuple[str, ...], folder: Path, log: Path) -> None:
     try:
         os.setsid()
         os.chdir(folder)
-        os.environ["TORCHMCL_SECRET"] = SECRET
+        os.environ.update(TORCHMCL_SECRET=SECRET, TORCHMCL_TRACEBACK="1")
         stream = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
         for handle in (1, 2):
             os.dup2(stream, handle)

@@ -7,10 +7,12 @@ import io
 import json
 import os
 import random
+import re
 import shutil
 import struct
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +32,16 @@ VALUES: dict[str, str] = {
     "import": '{"_target_": "os.mkdir", "path": "outside"}',
 }  # fmt: skip
 """In place of a value, as JSON or as something that is almost JSON."""
+
+KINDS: dict[type, tuple[str, ...]] = {
+    float: ("-1", "0.5", "1e308", "1e999", "1e-308", "NaN", "Infinity"),
+    str: ("no text", "path", "absolute path", "variable", "escape", "null byte", "surrogate"),
+    list: ("numbers in lists", "long list"), dict: ("import", "one more"),
+}  # fmt: skip
+KINDS[int] = KINDS[float]
+ANY = ("null", "true", "text", "0", "10^30", "list", "numbers", "mapping", "missing")
+ONCE = ("deep list", "deep mapping", "10 MB")
+"""What `all_cases` puts in place of a value of a type, of each value, and of the first value of a file."""
 
 CELLS = [
     "", "nan", "inf", "-inf", "1e999", "1e300", "-1", "0", "0.5", "99999999999999999999999", "text", "x" * 100_000, '"',
@@ -101,6 +113,49 @@ def draw_case(draw: random.Random, readers: tuple[Reader, ...], worlds: Path) ->
     return Case(reader, path, damage, lambda target: _write(target, content))
 
 
+def all_cases(readers: tuple[Reader, ...], worlds: Path) -> Iterator[Case]:
+    """Each damage of each file of each reader; of files, keys and weights that are alike, the first."""
+    for reader in readers:
+        known = set()
+        for path in reader.paths(worlds):
+            found = list(damages(worlds / reader.world / path))
+            alike = re.sub(r"\d+", "#", "\n".join([path.name, *(damage for damage, _ in found)]))
+            if alike in known:
+                continue
+            known.add(alike)
+            for damage in (*BOMBS, *PLACES):
+                yield Case(reader, path, damage, partial(_replace, what=damage))
+            for damage, content in found if path.name not in reader.unread else ():
+                yield Case(reader, path, damage, lambda target, content=content: _write(target, content()))
+
+
+def damages(source: Path) -> Iterator[tuple[str, Callable[[], bytes]]]:
+    """All damages within a file: what is done, and the content."""
+    suffix = source.suffix
+    if suffix in (".json", ".yaml"):
+        yield from _json_damages(source.read_text())
+    elif suffix == ".ndjson":
+        first, second, *rest = source.read_text().splitlines()
+        for damage, text in _json_damages(first):
+            yield damage, lambda text=text: b"\n".join([text(), second.encode(), *map(str.encode, rest)])
+        for damage, text in _json_damages(second):
+            yield damage, lambda text=text: b"\n".join([first.encode(), text(), *map(str.encode, rest)])
+    elif suffix in (".csv", ".txt"):
+        yield from _table_damages(source.read_text())
+    elif suffix == ".safetensors":
+        yield from _weight_damages(source.read_bytes())
+    elif suffix == ".ckpt":
+        for place, _ in representatives(torch.load(source, weights_only=True)):
+            for what in (*TENSORS, "missing"):
+                yield _is(place, what), partial(_changed_checkpoint, source, place, what)
+    else:
+        for number in range(30):
+            yield (
+                f"bytes {number}",
+                partial(lambda seed: mutate(source.read_bytes(), random.Random(seed)), number),
+            )
+
+
 def complaint(case: Case, worlds: Path, folder: Path) -> tuple[commandline.Ending, str | None]:
     """Run a case in a new folder, which is removed; how it ended, and what is wrong with that."""
     work = folder / "a" / "b"
@@ -140,6 +195,19 @@ def keys(value: Any, above: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
             yield from keys(value[index], (*above, index))
 
 
+def representatives(plain: Any) -> Iterator[tuple[tuple[Any, ...], Any]]:
+    """The first of all places that differ in an index, a digit or the name of a weight only, and its value."""
+    known = set()
+    for place in keys(plain):
+        form = tuple("#" if isinstance(key, int) or "." in key else re.sub(r"\d+", "#", key) for key in place)
+        if form not in known and (len(place) == 1 or place[0] != "provenance"):
+            known.add(form)
+            value = plain
+            for key in place:
+                value = value[key]
+            yield place, value
+
+
 MARK = "this value is replaced"
 
 
@@ -150,31 +218,59 @@ def damaged_json(draw: random.Random, text: str) -> tuple[str, str]:
     if not places:
         return "text", '{"a": 1}'
     place = draw.choice(places)
-    *above, last = place
-    parent = plain
-    for key in above:
-        parent = parent[key]
     what = draw.choice([*VALUES, "missing", "one more"])
-    where = ".".join(map(str, place))
+    if what == "one more" and not isinstance(place[-1], int):
+        place, what = (*place[:-1], "one more"), draw.choice([*VALUES])
+    what = "null" if what == "one more" else what
+    return _is(place, what), _changed_json(text, place, what).decode()
+
+
+def _is(place: tuple[Any, ...], what: str) -> str:
+    return f"{'.'.join(map(str, place))} {what if what == 'missing' else f'is {what}'}"
+
+
+def _changed_json(text: str, place: tuple[Any, ...], what: str) -> bytes:
+    plain = json.loads(text)
+    _change(plain, place, what, MARK)
+    return json.dumps(plain).replace(json.dumps(MARK), VALUES.get(what, "")).encode()
+
+
+def _change(plain: Any, place: tuple[Any, ...], what: str, value: Any) -> None:
+    for key in place[:-1]:
+        plain = plain[key]
     if what == "missing":
-        del parent[last]
-        return f"{where} missing", json.dumps(plain)
-    if what == "one more" and isinstance(parent, dict):
-        parent["one more"] = MARK
-        what = draw.choice([*VALUES])
+        del plain[place[-1]]
     else:
-        what = what if what in VALUES else "null"
-        parent[last] = MARK
-    return f"{where} is {what}", json.dumps(plain).replace(json.dumps(MARK), VALUES[what])
+        plain[place[-1]] = value
+
+
+def _json_damages(text: str) -> Iterator[tuple[str, Callable[[], bytes]]]:
+    for number, (place, value) in enumerate(representatives(json.loads(text))):
+        for what in (*(ONCE if number == 0 else ()), *ANY, *KINDS.get(type(value), ())):
+            where, what = ((*place, what), "null") if what == "one more" else (place, what)
+            yield _is(where, what), partial(_changed_json, text, where, what)
 
 
 def _damaged_table(draw: random.Random, text: str) -> tuple[str, str]:
-    between = next((mark for mark in (",", "\t", " ") if mark in text), " ")
-    rows = [line.split(between) for line in text.splitlines()]
+    rows = _rows(text)[1]
     row = min(draw.choice([0, 1, len(rows) // 2, len(rows)]), len(rows) - 1)
     column = draw.randrange(len(rows[row]))
     kind = draw.randrange(6)
     cell = draw.choice(CELLS)
+    return _in_table(row, column, kind, cell), _changed_table(text, row, column, kind, cell)
+
+
+def _in_table(row: int, column: int, kind: int, cell: str) -> str:
+    return f"row {row}, column {column}, kind {kind}, {cell[:20]!r}"
+
+
+def _rows(text: str) -> tuple[str, list[list[str]]]:
+    between = next((mark for mark in (",", "\t", " ") if mark in text), " ")
+    return between, [line.split(between) for line in text.splitlines()]
+
+
+def _changed_table(text: str, row: int, column: int, kind: int, cell: str) -> str:
+    between, rows = _rows(text)
     if kind == 0:
         rows = [[*line[:column], *line[column + 1 :]] for line in rows]
     elif kind == 1:
@@ -185,26 +281,70 @@ def _damaged_table(draw: random.Random, text: str) -> tuple[str, str]:
         rows = rows[:1] + [[*line[:column], cell, *line[column + 1 :]] for line in rows[1:]]
     else:
         rows[row][column] = cell
-    damaged = "\n".join(between.join(line) for line in rows) + "\n"
-    return f"row {row}, column {column}, kind {kind}, {cell[:20]!r}", damaged
+    return "\n".join(between.join(line) for line in rows) + "\n"
+
+
+def _table_damages(text: str) -> Iterator[tuple[str, Callable[[], bytes]]]:
+    rows = _rows(text)[1]
+    ends = [0, min(1, len(rows) - 1), len(rows) - 1]
+    for column in range(len(rows[0])):
+        one = [(ends[number % 3], 4, cell) for number, cell in enumerate(CELLS)]
+        whole = [(0, 3, cell) for cell in CELLS]
+        for row, kind, cell in [
+            (0, 0, ""),
+            *((row, kind, "0") for kind in (1, 2) for row in ends),
+            *one,
+            *whole,
+        ]:
+            yield (
+                _in_table(row, column, kind, cell),
+                lambda at=(row, column, kind, cell): _changed_table(text, *at).encode(
+                    errors="surrogateescape"
+                ),
+            )
+
+
+LENGTHS = [0, 1, 2**31, 2**62, 2**64 - 1]
+"""In place of the length of a header."""
+NUMBERS = [b"\x00\x00\xc0\x7f", b"\x00\x00\x80\x7f", b"\xff\xff\x7f\x7f", bytes(4)]
+"""In place of a weight: NaN, infinite, the largest, 0."""
 
 
 def _damaged_weights(draw: random.Random, content: bytes) -> tuple[str, bytes]:
     size = struct.unpack("<Q", content[:8])[0]
-    header, data = content[8 : 8 + size].decode(), bytearray(content[8 + size :])
+    header, data = content[8 : 8 + size].decode(), content[8 + size :]
     kind = draw.randrange(4)
     if kind == 0:
-        length = draw.choice([0, 1, 2**31, 2**62, 2**64 - 1, size - 1, size + 1])
+        length = draw.choice([*LENGTHS, size - 1, size + 1])
         return f"header of {length} bytes", struct.pack("<Q", length) + content[8:]
     if kind == 1:
-        number = draw.choice([b"\x00\x00\xc0\x7f", b"\x00\x00\x80\x7f", b"\xff\xff\x7f\x7f", bytes(4)])
-        at = 4 * draw.randrange(len(data) // 4)
-        data[at : at + 4] = number
-        return f"number {number.hex()} at {at}", content[: 8 + size] + bytes(data)
+        number = draw.choice(NUMBERS)
+        return _changed_weight(content, number, 8 + size + 4 * draw.randrange(len(data) // 4))
     if kind == 2:
         return "cut", content[: draw.randrange(len(content))]
     damage, text = damaged_json(draw, header)
-    return damage, struct.pack("<Q", len(text.encode())) + text.encode() + bytes(data)
+    return damage, _with_header(text.encode(), data)
+
+
+def _changed_weight(content: bytes, number: bytes, at: int) -> tuple[str, bytes]:
+    return f"number {number.hex()} at {at}", content[:at] + number + content[at + 4 :]
+
+
+def _with_header(header: bytes, data: bytes) -> bytes:
+    return struct.pack("<Q", len(header)) + header + data
+
+
+def _weight_damages(content: bytes) -> Iterator[tuple[str, Callable[[], bytes]]]:
+    size = struct.unpack("<Q", content[:8])[0]
+    header, data = content[8 : 8 + size].decode(), content[8 + size :]
+    for length in (*LENGTHS, size - 1, size + 1):
+        yield f"header of {length} bytes", partial(bytes, struct.pack("<Q", length) + content[8:])
+    for number in NUMBERS:
+        for at in (8 + size, len(content) - 4):
+            damage, changed = _changed_weight(content, number, at)
+            yield damage, partial(bytes, changed)
+    for damage, text in _json_damages(header):
+        yield damage, lambda text=text: _with_header(text(), data)
 
 
 TENSORS: dict[str, Any] = {
@@ -217,19 +357,17 @@ TENSORS: dict[str, Any] = {
 
 def _damaged_checkpoint(draw: random.Random, source: Path) -> tuple[str, bytes]:
     """A valid checkpoint with one value replaced or removed."""
-    plain = torch.load(source, weights_only=True)
-    place = draw.choice(list(keys(plain)))
-    parent = plain
-    for key in place[:-1]:
-        parent = parent[key]
+    place = draw.choice(list(keys(torch.load(source, weights_only=True))))
     what = draw.choice([*TENSORS, "missing"])
-    if what == "missing":
-        del parent[place[-1]]
-    else:
-        parent[place[-1]] = TENSORS[what]
+    return _is(place, what), _changed_checkpoint(source, place, what)
+
+
+def _changed_checkpoint(source: Path, place: tuple[Any, ...], what: str) -> bytes:
+    plain = torch.load(source, weights_only=True)
+    _change(plain, place, what, TENSORS.get(what))
     content = io.BytesIO()
     torch.save(plain, content)
-    return f"{'.'.join(map(str, place))} is {what}", content.getvalue()
+    return content.getvalue()
 
 
 def _write(target: Path, content: bytes) -> None:

@@ -28,12 +28,14 @@ class Reader:
         words: The command line, run in a copy of that folder.
         files: Those that are damaged, as patterns.
         waits: Whether other processes do the work, so that the command itself computes nothing.
+        unread: Names of files that it looks for and does not read.
     """
 
     world: str
     words: tuple[str, ...]
     files: tuple[str, ...]
     waits: bool = False
+    unread: tuple[str, ...] = ()
 
     def paths(self, worlds: Path) -> list[Path]:
         """The files, relative to the folder."""
@@ -70,7 +72,7 @@ LIGHT: tuple[Reader, ...] = (
         "fit", ("predict", "run", "table.csv", "--out", "out.csv"), ("run/config.json", WEIGHTS, "table.csv")
     ),
     Reader("fit", ("predict", "run", "table.parquet", "--out", "out.csv"), ("table.parquet",)),
-    Reader("fit", FIT, (*MODEL, "table.csv")),
+    Reader("fit", FIT, (*MODEL, "table.csv"), unread=("metrics.json",)),
     Reader("fit", FIT_PARQUET, ("table.parquet",)),
     Reader("unmeasured", FIT, ("run/README.md",)),
     Reader("localizer", ("localize", "sound.wav", "--model", "run", "--out", "out"), ("run/*", "sound.wav")),
@@ -88,22 +90,32 @@ LIGHT: tuple[Reader, ...] = (
 )
 """Which are ready at once, but for a small fit, and read all that they read in less than a second."""
 HEAVY: tuple[Reader, ...] = (
-    Reader("fit", ("export", "run", "model.onnx"), MODEL),
-    Reader("localizer", ("export", "run", "model.onnx"), MODEL),
-    Reader("localizer", (*OTHER_LOCALIZER, "--start", "run"), MODEL),
+    Reader("fit", ("export", "run", "model.onnx"), MODEL, unread=("metrics.json",)),
+    Reader("localizer", ("export", "run", "model.onnx"), MODEL, unread=("calibration.json",)),
+    Reader("localizer", (*OTHER_LOCALIZER, "--start", "run"), MODEL, unread=("calibration.json",)),
     Reader("rooms", (*OTHER_LOCALIZER, "--responses", "room.sofa"), ("room.sofa",)),
     Reader("rooms", (*OTHER_LOCALIZER, "--responses", "room"), ("room/*",)),
     Reader("rooms", (*OTHER_LOCALIZER, "--sounds", "sounds"), ("sounds/*/*",)),
     Reader("forecaster", ("export", "run", "model.onnx"), MODEL),
     Reader("tables", TABLES, ("uci/*/data/*.txt",), waits=True),
     Reader("images", IMAGES, ("images/*",)),
-    Reader("train", ("evaluate", "run"), ("run/*.json", WEIGHTS, "scenes/*.json", "scenes/*/test_*.csv")),
+    Reader(
+        "train",
+        ("evaluate", "run"),
+        ("run/*.json", WEIGHTS, "scenes/*.json", "scenes/*/test_*.csv"),
+        unread=("simulation.json",),
+    ),
     Reader("old", ("evaluate", "run"), ("run/config.yaml", "run/config.json")),
-    Reader("train", TRAIN, (*MODEL, "scenes/*.json", "scenes/*/train_0*.csv")),
+    Reader(
+        "train",
+        TRAIN,
+        (*MODEL, "scenes/*.json", "scenes/*/train_0*.csv"),
+        unread=("config.json", "training.json", "simulation.json"),
+    ),
     Reader(
         "train", ("localize", "sound.wav", "--model", "run", "--out", "out"), ("run/config.json", WEIGHTS)
     ),
-    Reader("train", ("export", "run", "model.onnx"), MODEL),
+    Reader("train", ("export", "run", "model.onnx"), MODEL, unread=("metrics.json", "training.json")),
     Reader("begun train", TRAIN, ("run/last.ckpt", "run/settings.json")),
     Reader("begun fit", FIT_LONG, ("run/last.ckpt", "run/settings.json")),
     Reader("begun toy", TOY, ("out/**/last.ckpt", "out/**/settings.json")),
@@ -112,13 +124,13 @@ HEAVY: tuple[Reader, ...] = (
     Reader(
         "train", ("inspect", "scenes", "--out", "out"), ("scenes/*/train_0*.csv", "scenes/*/train_0*.wav")
     ),
-    Reader("trained", LOCALIZER, MODEL),
+    Reader("trained", LOCALIZER, MODEL, unread=("calibration.json", "config.json")),
     Reader("unjudged", LOCALIZER, (*MODEL, "run/README.md")),
     Reader("begun localizer", LOCALIZER, ("run/settings.json", "run/voices/*")),
-    Reader("classify", CLASSIFY, ("out/**/*.json", "out/**/*.safetensors")),
+    Reader("classify", CLASSIFY, ("out/**/*.json", "out/**/*.safetensors"), unread=("results.json",)),
     Reader("trajectories", TRAJECTORIES, ("out/**/*.json", "out/**/*.safetensors", "tracks/eth/*/*.txt")),
-    Reader("toy", TOY, ("out/**/*.json", "out/**/*.safetensors")),
-    Reader("toy", ("export", RMCL, "model.onnx"), (f"{RMCL}/*",)),
+    Reader("toy", TOY, ("out/**/*.json", "out/**/*.safetensors"), unread=("results.json",)),
+    Reader("toy", ("export", RMCL, "model.onnx"), (f"{RMCL}/*",), unread=("metrics.json", "training.json")),
 )
 """Which take longer, or need a training of each kind first."""
 

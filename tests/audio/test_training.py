@@ -286,14 +286,21 @@ def test_measures_of_another_program_are_refused(text, tmp_path):
 
 
 @pytest.mark.parametrize("name", ["sound.npy", "voices.json"])
-@pytest.mark.parametrize("content", [b"", b"[]", b'{"done": 99, "identity": 1}', "half", "no numbers"])
+@pytest.mark.parametrize(
+    "content", [b"", b"[]", b'{"done": 99, "identity": 1}', "half", "no numbers", "no header"]
+)
 def test_voices_that_are_damaged_are_made_again(name, content, voices, tmp_path):
     arguments = {"rooms": SimulatedRooms(open_air=1.0), "count": 1, "seconds": 1.0, "seed": 3}
     wanted = make_voices(tmp_path, synthesized_clips(1), **arguments)
     sound = np.array(wanted.sound)
     path = tmp_path / name
     whole = path.read_bytes()
-    path.write_bytes({"half": whole[:-1], "no numbers": whole[:-2] + b"\xff\xff"}.get(content, content))
+    damaged = {
+        "half": whole[:-1],
+        "no numbers": whole[:-2] + b"\xff\xff",
+        "no header": whole.replace(b"}", b"(", 1),
+    }
+    path.write_bytes(damaged.get(content, content))
     found = make_voices(tmp_path, synthesized_clips(1), **arguments)
     np.testing.assert_array_equal(found.sound, sound)
 

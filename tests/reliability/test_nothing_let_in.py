@@ -337,7 +337,8 @@ def test_metrics_of_version_0_1_are_read(foreign):
     before = read_metrics(foreign)
     (foreign / "metrics.json").write_text(json.dumps(plain | plain.pop("provenance")))
     assert read_metrics(foreign) == before
-    for text in ("", "[]", "{}", "NaN", "[" * 9999, json.dumps(plain | {"test": []})):
+    half = {**plain["test"], "groups": {"D1": {"emd": plain["test"]["groups"]["D1"]["emd"]}}}
+    for text in ("", "[]", "{}", "NaN", "[" * 9999, *(json.dumps(plain | {"test": t}) for t in ([], half))):
         (foreign / "metrics.json").write_text(text)
         with pytest.raises(UserError, match=r"metrics\.json: "):
             read_metrics(foreign)

@@ -161,6 +161,9 @@ def counted(content, value):
         lambda content: replaced(content, *FIRST, "step", torch.tensor(-1.0)),
         lambda content: replaced(content, *FIRST[:-1], 99, {}),
         lambda content: replaced(content, "optimizer_states", 0, "param_groups", 0, "betas", None),
+        lambda content: replaced(content, "optimizer_states", 0, "param_groups", 0, "weight_decay", 1e12),
+        lambda content: replaced(content, "optimizer_states", 0, "param_groups", 0, "maximize", True),
+        lambda content: replaced(content, "optimizer_states", 0, "param_groups", 0, "lr", math.inf),
         lambda content: replaced(
             content, "callbacks", "KeepBest", "weights", "network.0.bias", torch.ones(7, 7)
         ),
@@ -173,6 +176,11 @@ def counted(content, value):
         lambda content: replaced(content, "callbacks", "History", "seconds", None),
         lambda content: counted(content, torch.tensor(1j)),
         lambda content: counted(content, 0.5),
+        lambda content: counted(content, {}),
+        lambda content: counted(content, None),
+        lambda content: counted(content, -1),
+        lambda content: replaced(content, "optimizer_states", 0, torch.zeros(0)),
+        lambda content: replaced(content, "optimizer_states", 0, "param_groups", 0, torch.zeros(0)),
     ],
 )
 def test_a_checkpoint_of_another_program_is_one_sentence(spoil, tmp_path):
@@ -185,6 +193,18 @@ def test_a_checkpoint_of_another_program_is_one_sentence(spoil, tmp_path):
     ):
         train(epochs=2, ema=0.9, checkpoint=path)
     assert path.read_bytes() == before
+
+
+def test_a_checkpoint_does_not_say_which_file_the_next_one_removes(tmp_path):
+    path, other = tmp_path / "last.ckpt", tmp_path / "other.ckpt"
+    train(epochs=1, checkpoint=path)
+    content = torch.load(path, weights_only=True)
+    [key] = [each for each in content["callbacks"] if "ModelCheckpoint" in each]
+    for best in (str(other), -1):
+        other.write_text("of a person")
+        torch.save(replaced(content, "callbacks", key, "best_model_path", best), path)
+        train(epochs=2, checkpoint=path)
+        assert other.read_text() == "of a person"
 
 
 def test_a_pipe_in_place_of_a_checkpoint_is_not_waited_for(tmp_path):

@@ -46,6 +46,11 @@ class ErrorSummary:
     frames_without_active_slot: int
     winners: list[int] | None
 
+    def __post_init__(self) -> None:
+        for group, metrics in self.groups.items():
+            if missing := {"emd", "oracle"} - metrics.keys():
+                raise ValueError(f"groups.{group}.{min(missing)} is missing")
+
 
 @dataclass
 class DirectionErrors:

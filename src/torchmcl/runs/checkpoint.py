@@ -38,15 +38,35 @@ class AtomicCheckpoints(TorchCheckpointIO):
         except (pickle.UnpicklingError, RuntimeError, EOFError, ValueError, LookupError, TypeError):
             found = None
         # What the loops count is read long after training has begun.
-        if not isinstance(found, dict) or "state_dict" not in found or not _is_plain(found.get("loops")):
+        if not isinstance(found, dict) or not _has_form(found):
             raise UserError(f"{path}: is not a checkpoint of this program; remove it to train from the start")
-        return found
+        # Where an earlier process wrote, and which of its files the next one removes: nothing that a file may say.
+        callbacks = {
+            key: each for key, each in found["callbacks"].items() if "ModelCheckpoint" not in str(key)
+        }
+        return {**found, "callbacks": callbacks}
 
 
-def _is_plain(value: Any) -> bool:
-    """Whether it consists of dictionaries, lists, whole numbers, strings and `None`."""
-    if isinstance(value, dict):
-        return all(_is_plain(each) for each in value.values())
-    if isinstance(value, (list, tuple)):
-        return all(map(_is_plain, value))
-    return value is None or isinstance(value, (int, str))
+COUNTERS = ("ready", "started", "processed", "completed", "is_last_batch", "_batches_that_stepped")
+"""The keys of loops that hold a number; all others hold dictionaries."""
+
+
+def _has_form(found: dict[Any, Any]) -> bool:
+    optimizers = found.get("optimizer_states")
+    return (
+        "state_dict" in found
+        and isinstance(found.get("callbacks"), dict)
+        and _is_counted(found.get("loops"))
+        and isinstance(optimizers, list)
+        and all(isinstance(each, dict) and _are_groups(each.get("param_groups")) for each in optimizers)
+    )
+
+
+def _are_groups(value: Any) -> bool:
+    return isinstance(value, list) and all(isinstance(each, dict) for each in value)
+
+
+def _is_counted(value: Any, key: Any = None) -> bool:
+    if key in COUNTERS:
+        return isinstance(value, int) and 0 <= value < 2**53
+    return isinstance(value, dict) and all(_is_counted(each, name) for name, each in value.items())

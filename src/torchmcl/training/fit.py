@@ -200,7 +200,9 @@ def _trainer(
             logger=logger or False,
         )
     except (MisconfigurationException, ImportError, ValueError) as error:
-        raise UserError(f"hardware: {str(error).splitlines()[0]}") from None
+        raise UserError(
+            f"hardware: device {hardware.accelerator!r} cannot be used: {str(error).splitlines()[0]}"
+        ) from None
 
 
 @contextmanager
@@ -221,7 +223,7 @@ def _readable(checkpoint: str | Path | None, learner: Learner) -> Iterator[None]
         yield
     except UserError:
         raise
-    except (KeyError, IndexError, TypeError, ValueError, AttributeError, RuntimeError) as error:
+    except (LookupError, TypeError, ValueError, ArithmeticError, AttributeError, RuntimeError) as error:
         if checkpoint is None or learner.started:
             raise
         raise UserError(

@@ -41,7 +41,7 @@ def check_form(found: Any, expected: Any, name: str) -> None:
 def check_optimizer(
     found: Any, make: Callable[[Iterable[nn.Parameter]], Optimizer], parameters: Iterable[nn.Parameter]
 ) -> None:
-    """Raise a `ValueError` unless states are what an optimizer has after a step.
+    """Raise a `ValueError` unless states are what an optimizer has after a step, with settings of its own.
 
     Args:
         found: Its `state_dict()`.
@@ -53,7 +53,14 @@ def check_optimizer(
         copy.grad = torch.zeros_like(copy)
     like = make(copies)
     like.step()
-    states = like.state_dict()["state"]
+    expected = like.state_dict()
+    states = expected["state"]
+    check_form(found["param_groups"], expected["param_groups"], "param_groups of the optimizer")
+    for own, group in zip(found["param_groups"], expected["param_groups"], strict=True):
+        for key, value in group.items():
+            # The rate follows the schedule.
+            if (own[key] != value and key != "lr") or (key == "lr" and not 0 <= own[key] < math.inf):
+                raise ValueError(f"{key} of the optimizer is {own[key]}, must be {value}")
     for index, own in found["state"].items():
         check_form(own, states[index], f"state {index} of the optimizer")
         if any(isinstance(each, Tensor) and each.ndim == 0 and each < 0 for each in own.values()):
