@@ -208,13 +208,31 @@ def test_a_missing_part_is_one_sentence(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_an_unknown_missing_module_is_a_bug_and_shows_where(monkeypatch):
+DEFECTS = [
+    (
+        ModuleNotFoundError("No module named 'nothing'", name="nothing"),
+        "ModuleNotFoundError: No module named",
+    ),
+    (ValueError("two\nlines"), "ValueError: two lines; please report it, TORCHMCL_TRACEBACK=1 shows where"),
+    (KeyError("name"), "this is a defect of torchmcl, or a file that it does not expect: KeyError: 'name'"),
+    (MemoryError(), "the memory of this machine is not enough"),
+    (RecursionError("maximum"), "nested too deeply"),
+]
+
+
+@pytest.mark.parametrize(("error", "sentence"), DEFECTS, ids=lambda each: type(each).__name__)
+def test_a_defect_is_one_sentence_and_shows_where_if_asked(error, sentence, monkeypatch, capsys):
     def fail(*args, **kwargs):
-        raise ModuleNotFoundError("No module named 'nothing'", name="nothing")
+        raise error
 
     monkeypatch.setattr(cli, "app", fail)
-    monkeypatch.setattr(sys, "argv", ["torchmcl", "doctor"])
-    with pytest.raises(ModuleNotFoundError):
+    assert run(monkeypatch, "doctor") == 2
+    said = capsys.readouterr().err
+    assert said.startswith("torchmcl: ")
+    assert sentence in said
+    assert said.count("\n") == 1
+    monkeypatch.setenv("TORCHMCL_TRACEBACK", "1")
+    with pytest.raises(type(error)):
         cli.main()
 
 

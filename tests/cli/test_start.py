@@ -3,6 +3,8 @@
 import subprocess
 import sys
 
+import pytest
+
 PROGRAM = """
 import os, signal, sys
 
@@ -22,3 +24,28 @@ def test_an_interruption_while_modules_are_imported_is_one_sentence():
     words = [sys.executable, "-c", PROGRAM, "--version"]
     ended = subprocess.run(words, capture_output=True, text=True, check=False)
     assert (ended.returncode, ended.stdout, ended.stderr) == (130, "", "torchmcl: interrupted\n")
+
+
+DROPPED = """
+import signal, sys, time
+from torchmcl import cli
+
+class Finalized:
+    def __del__(self):
+        signal.raise_signal(signal.Signals[sys.argv[1]])
+
+def app(words, standalone_mode):
+    Finalized()
+    time.sleep(60)
+
+cli.app = app
+cli.main()
+"""
+
+
+@pytest.mark.parametrize(("name", "code"), [("SIGINT", 130), ("SIGTERM", 143)])
+def test_an_interruption_in_a_finalizer_is_not_dropped(name, code):
+    words = [sys.executable, "-c", DROPPED, name]
+    ended = subprocess.run(words, capture_output=True, text=True, check=False, timeout=50)
+    said = "torchmcl: interrupted; the same command continues where it stopped\n"
+    assert (ended.returncode, ended.stdout, ended.stderr) == (code, "", said)

@@ -189,3 +189,18 @@ def test_a_localizer_without_description_cannot_be_saved(tmp_path):
     localizer = Localizer.from_pretrained()
     with pytest.raises(UserError, match="has no description"):
         Localizer(localizer.network, 16000).save(tmp_path)
+
+
+@pytest.mark.parametrize("content", ["mine", '{"model_type": "bert"}', "[1]"])
+def test_a_model_of_another_program_is_not_replaced(content, tmp_path, unchecked):
+    (tmp_path / "config.json").write_text(content)
+    (tmp_path / "model.safetensors").write_text("mine")
+    model = MCLRegressor(max_epochs=1, members=1, n_hypotheses=2, hidden=(4,), progress=False)
+    model.fit(np.eye(8), np.arange(8.0))
+    for save in (model.save, Forecaster.from_pretrained().save):
+        with pytest.raises(UserError, match=r"config\.json: was not written by torchmcl"):
+            save(tmp_path)
+    assert (tmp_path / "config.json").read_text() == content
+    assert (tmp_path / "model.safetensors").read_text() == "mine"
+    with pytest.raises(TypeError, match="folder must be a path"):
+        model.save(3)

@@ -3,12 +3,14 @@
 A group is a module with a tuple `COMMANDS` of functions. To add one, add its module to `GROUPS`.
 """
 
+import os
 import signal
 import sys
 import threading
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from io import TextIOWrapper
 from typing import Annotated, Any
 
@@ -94,14 +96,50 @@ def _terminable() -> Iterator[list[int]]:
     if threading.current_thread() is not threading.main_thread():
         yield received
         return
-    before = signal.signal(signal.SIGTERM, terminate)
+    before, hook = signal.signal(signal.SIGTERM, terminate), sys.unraisablehook
+    sys.unraisablehook = partial(_interrupt_again, hook)
     try:
         yield received
     finally:
         signal.signal(signal.SIGTERM, before)
+        sys.unraisablehook = hook
+
+
+def _interrupt_again(hook: Callable[[Any], Any], ignored: Any) -> None:
+    """An interruption that came in a finalizer, where Python drops exceptions, comes again a moment later."""
+    if isinstance(ignored.exc_value, KeyboardInterrupt):
+        to_main = threading.main_thread().ident, signal.SIGINT
+        later = threading.Timer(0.05, signal.pthread_kill, to_main)
+        later.daemon = True
+        later.start()
+    else:
+        hook(ignored)
 
 
 def _run(received: list[int]) -> int:
+    """The exit code of the command; whatever else is raised is a defect, which ends with one sentence as well."""
+    try:
+        return _ended(received)
+    except Exception as error:
+        if os.environ.get("TORCHMCL_TRACEBACK") == "1":
+            raise
+        return _refuse(_defect(error))
+
+
+def _defect(error: Exception) -> str:
+    """One sentence for an exception that nothing else handles."""
+    where = "TORCHMCL_TRACEBACK=1 shows where"
+    if isinstance(error, MemoryError):
+        return f"the memory of this machine is not enough for this; {where}"
+    if isinstance(error, RecursionError):
+        return f"something is nested too deeply, in a file or in a setting; {where}"
+    said = " ".join(f"{type(error).__name__}: {error}".split())
+    return (
+        f"this is a defect of torchmcl, or a file that it does not expect: {said}; please report it, {where}"
+    )
+
+
+def _ended(received: list[int]) -> int:
     try:
         for word in sys.argv[1:]:
             word.encode()
