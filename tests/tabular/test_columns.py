@@ -1,6 +1,7 @@
 """Columns as they come, against scikit-learn's own encoders and plain NumPy."""
 
 import json
+import tracemalloc
 
 import numpy as np
 import pandas as pd
@@ -118,3 +119,24 @@ def test_weights_act_as_repetitions():
         weighted_quantile(values, levels, weights.astype(float)),
         np.quantile(repeated, levels, method="inverted_cdf"),
     )
+
+
+def test_places_are_where_a_column_goes():
+    columns, values = encoded(FRAME)
+    assert sorted(place for places in columns.places for place in places) == list(range(values.shape[1]))
+    for name, places in zip(FRAME, columns.places, strict=True):
+        changed = FRAME.copy()
+        changed[name] = FRAME[name].to_numpy()[[1, 0, 2, 3]]
+        moved = columns.apply(read_table(changed, columns.categorical)) != values
+        assert set(np.flatnonzero(moved.any(0))) <= set(places)
+        np.testing.assert_array_equal(np.delete(moved, places, 1), False)
+
+
+def test_a_long_cell_takes_memory_once():
+    frame = pd.DataFrame({"text": ["x" * 3_000_000, *map(str, range(60)), "a"]})
+    tracemalloc.start()
+    columns = Columns.fit(read_table(frame), np.ones(len(frame)))
+    largest = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert len(columns.categories[0]) == 50
+    assert largest < 50e6

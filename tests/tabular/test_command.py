@@ -21,6 +21,8 @@ from torchmcl.errors import UserError
 from torchmcl.runs.jobs import Local
 from torchmcl.tabular.command import FitSettings, fit_table, predict_table
 from torchmcl.tabular.files import pieces, read_frame
+from torchmcl.tabular.preparation import validated_table
+from torchmcl.tabular.report import _importance
 from torchmcl.tabular.sets import read_split
 from torchmcl.tabular.study import Study, study, summary
 
@@ -142,6 +144,7 @@ def test_a_skewed_target_is_transformed_where_asked(table, tmp_path):
         (b"a;b\n1,5;x\n2,5;y\n", {"a": [1.5, 2.5], "b": ["x", "y"]}),
         (b"\xef\xbb\xbfa\tb\n1\t2\n", {"a": [1], "b": [2]}),
         (b"a|b\n1|2\n", {"a": [1], "b": [2]}),
+        (b"a;b\r1,5;x\r2,5;y\r", {"a": [1.5, 2.5], "b": ["x", "y"]}),
     ],
 )
 def test_delimiter_and_decimal_sign_are_detected(tmp_path, content, columns):
@@ -156,6 +159,7 @@ def test_delimiter_and_decimal_sign_are_detected(tmp_path, content, columns):
         ("t.csv", b"a,b\n", "holds no row"),
         ("t.csv", b"a,b\n1,2\n1,\xff\n", "line 3 is not UTF-8 text"),
         ("t.csv", b"a,b\n1,2\n1,2,3\n", "Expected 2 fields in line 3, saw 3"),
+        ("t.csv", b"a,b\n1,2,3\n1,2,3\n", "its lines have more fields than its header"),
         ("t.csv", b"a;y;y\n1;2;3\n", "has two columns named 'y'"),
         ("t.csv", b'"a,b","a,b"\n1,2\n', "has two columns named 'a,b'"),
         ("t.parquet", b"a,b\n", "is not a Parquet file"),
@@ -288,3 +292,33 @@ def test_many_columns_take_time_in_proportion_to_their_number(tmp_path):
     began = time.process_time()
     assert read_frame(path).shape == (1, 60_000)
     assert time.process_time() - began < 10  # comparing each name with each other one takes 25 s
+
+
+def test_two_different_rows_are_too_few_for_a_report(tmp_path):
+    path = tmp_path / "two.csv"
+    path.write_text("x,y\n" + "0,0\n1,1\n" * 30)
+    with pytest.raises(UserError, match=r"two\.csv: has too few different rows to hold out some"):
+        fit_table(FitSettings(str(path), ("y",), members=1, hypotheses=2, epochs=1), tmp_path / "run", False)
+    assert not (tmp_path / "run" / "config.json").exists()
+
+
+def test_a_wide_table_is_read_once_for_the_importance_of_its_columns(run, monkeypatch):
+    model, read = MCLRegressor.load(run), []
+    monkeypatch.setattr("torchmcl.tabular.predictions.validated_table", _counted(read))
+    frame = pd.DataFrame({"x": [0.5, None, 2.0, 1.0], "kind": ["a", "b<i>", "a", "c"]})
+    found = {each["column"]: each["mean"] for each in _importance(model, frame, 0)}
+    assert len(read) == 1
+    draw = np.random.default_rng(0)
+    for name in frame:
+        shuffled = frame.copy()
+        shuffled[name] = frame[name].to_numpy()[draw.permutation(4)]
+        moved = (model.predict(shuffled) - model.predict(frame)) / model.model_.units.scale
+        assert found[name] == pytest.approx(np.sqrt(np.mean(moved**2)))
+
+
+def _counted(calls):
+    def read(*arguments):
+        calls.append(arguments)
+        return validated_table(*arguments)
+
+    return read

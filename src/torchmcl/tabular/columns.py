@@ -63,13 +63,13 @@ def read_table(X: Any, categorical: Sequence[bool] | None = None) -> Table:
     """
     if is_frame(X):
         names = tuple(str(name) for name in X.columns)
+        if not any(categorical or ()) and all(map(_is_plain, X.dtypes)):
+            return _numeric(names, X.to_numpy(dtype=np.float64))
         columns = [X.iloc[:, index] for index in range(X.shape[1])]
     else:
         names = tuple(f"column {index}" for index in range(X.shape[1]))
         if X.dtype.kind in "buif" and not any(categorical or ()):
-            numbers = np.asarray(X, dtype=np.float64)
-            _check_finite(numbers, names)
-            return Table(names, (False,) * len(names), numbers, np.empty((len(X), 0), dtype=object))
+            return _numeric(names, np.asarray(X, dtype=np.float64))
         columns = [X[:, index] for index in range(X.shape[1])]
     for name, column in zip(names, columns, strict=True):
         _refuse_dates(name, column)
@@ -84,6 +84,16 @@ def read_table(X: Any, categorical: Sequence[bool] | None = None) -> Table:
     )
     _check_finite(table.numbers, [name for name, _, text in kinds if not text])
     return table
+
+
+def _numeric(names: tuple[str, ...], numbers: Array) -> Table:
+    _check_finite(numbers, names)
+    return Table(names, (False,) * len(names), numbers, np.empty((len(numbers), 0), dtype=object))
+
+
+def _is_plain(kind: Any) -> bool:
+    """Whether a column has numbers or booleans of NumPy, which cannot be anything else."""
+    return isinstance(kind, np.dtype) and kind.kind in "buif"
 
 
 @dataclass(frozen=True, eq=False)
@@ -126,6 +136,22 @@ class Columns:
     def plain(self) -> int:
         """How many zeros and ones follow."""
         return int(self.gaps.sum()) + sum(len(each) for each in self.categories)
+
+    @property
+    def places(self) -> list[list[int]]:
+        """Of each column of the table, where `apply` puts it."""
+        number, gap, plain = 0, self.numeric, self.numeric + int(self.gaps.sum())
+        found, sizes = [], iter(map(len, self.categories))
+        for text in self.categorical:
+            if text:
+                size = next(sizes)
+                found.append(list(range(plain, plain + size)))
+                plain += size
+                continue
+            found.append([number, gap] if self.gaps[number] else [number])
+            gap += bool(self.gaps[number])
+            number += 1
+        return found
 
     def apply(self, table: Table) -> NDArray[np.float32]:
         """`(rows, numeric + plain)`, all finite."""
@@ -246,7 +272,7 @@ def _is_na(value: Any) -> bool:
 
 
 def _frequent(labels: NDArray[np.object_], weights: Array) -> tuple[str, ...]:
-    names, index = np.unique(labels.astype(str), return_inverse=True)
+    names, index = np.unique(labels, return_inverse=True)
     order = np.argsort(-np.bincount(index, weights=weights), kind="stable")[:MOST_CATEGORIES]
     return tuple(sorted(str(names[each]) for each in order))
 

@@ -93,6 +93,7 @@ def fit_table(settings: FitSettings, out: Path, progress: bool = True) -> dict[s
                 _named(
                     lambda: model.calibrate(X.iloc[calibration], y[calibration], groups[calibration]), path
                 )
+            _check_calibrated(model, path)
             model.save(out)
             run.checkpoint.unlink(missing_ok=True)
         model = MCLRegressor.load(out)
@@ -110,6 +111,13 @@ def _check_model(model: Any, X: Any, settings: FitSettings, out: Path) -> None:
     columns = [str(name) for name in getattr(model, "feature_names_in_", ())]
     if columns != list(X.columns) or model.model_.dim != len(settings.targets):
         raise UserError(f"{out / CONFIG}: is not of this table; remove it to train from the start")
+    _check_calibrated(model, out / CONFIG)
+
+
+def _check_calibrated(model: Any, path: Path) -> None:
+    """The report is on intervals: refuse a table of two different rows, of which none can be held out."""
+    if model.calibration_ is None:
+        raise UserError(f"{path}: has too few different rows to hold out some, which calibrate the intervals")
 
 
 CARD_MEASURES = {"crps": "CRPS", "nll": "NLL", "rmse": "RMSE", "coverage": "coverage of 90 % intervals"}

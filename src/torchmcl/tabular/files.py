@@ -73,7 +73,12 @@ def _csv(path: Path, rows: int | None) -> Iterator[Any]:
     try:
         # A column keeps one type from piece to piece only if it is not guessed in parts.
         with pd.read_csv(path, chunksize=rows or 10**9, low_memory=False, **options) as reader:
-            yield from reader
+            for frame in reader:
+                if not isinstance(frame.index, pd.RangeIndex):
+                    raise UserError(f"{path}: its lines have more fields than its header")
+                yield frame
+    except UserError:
+        raise
     except UnicodeDecodeError:
         raise UserError(f"{path}: line {_broken_line(path)} is not UTF-8 text") from None
     except pd.errors.EmptyDataError:
@@ -115,7 +120,8 @@ def _first_line(error: Exception) -> str:
 
 def _head(path: Path) -> str:
     with path.open("rb") as stream:
-        return stream.read(HEAD).decode("utf-8-sig", errors="replace")
+        text = stream.read(HEAD).decode("utf-8-sig", errors="replace")
+    return text.replace("\r\n", "\n").replace("\r", "\n")
 
 
 def _delimiter(head: str) -> str:

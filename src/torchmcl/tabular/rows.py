@@ -78,7 +78,7 @@ def merge(table: Table, targets: Targets, weights: Array, keep_empty: bool) -> R
 
 
 def _unique(table: Table, targets: Targets) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    codes = [np.unique(column.astype(str), return_inverse=True)[1] for column in table.labels.T]
+    codes = [np.unique(column, return_inverse=True)[1] for column in table.labels.T]
     parts = [
         table.numbers,
         *(code[:, None] for code in codes),
