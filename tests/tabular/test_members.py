@@ -34,6 +34,15 @@ def test_no_validation_where_there_are_too_few_rows(rows, fraction):
     assert folds.train.shape == (5, rows)
 
 
+@pytest.mark.parametrize(
+    ("rows", "members", "fraction", "block"), [(100, 5, 0.5, 20), (12, 10, 0.3, 1), (9, 2, 0.5, 2)]
+)
+def test_blocks_that_would_overlap_are_smaller(rows, members, fraction, block):
+    folds = ring(rows, members, fraction, seed=0)
+    assert folds.blocks.shape == (members, block)
+    assert folds.blocks.unique().numel() == members * block
+
+
 def test_pairs_are_the_two_members_that_hold_a_block_out():
     folds = ring(100, 5, 0.1, seed=0)
     # Each member answers with its own number and the row.

@@ -74,17 +74,14 @@ def ring(rows: int, members: int, fraction: float, seed: int) -> Folds:
     Args:
         rows: Of the table.
         members: How many.
-        fraction: The part of the rows that a member validates on.
+        fraction: The part of the rows that a member validates on; less where so many blocks would overlap.
         seed: Of the order.
     """
     order = torch.randperm(rows, generator=torch.Generator().manual_seed(seed))
-    block = min(round(rows * fraction / 2), LARGEST_VALIDATION // 2)
-    if fraction > 0:
-        block = max(block, 1)
     count = max(members, 2)
-    # Each member must keep at least half of the rows, and the blocks must not overlap.
-    if block * count > rows or 4 * block > rows:
-        block = 0
+    # Each member keeps at least half of the rows, and the blocks do not overlap.
+    most = min(LARGEST_VALIDATION // 2, rows // max(count, 4))
+    block = min(max(round(rows * fraction / 2), 1), most) if fraction > 0 else 0
     blocks = order[: block * count].view(count, block)
     held = [torch.cat([blocks[index], blocks[(index + 1) % count]]) for index in range(members)]
     train = [

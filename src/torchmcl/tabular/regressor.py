@@ -21,9 +21,9 @@ from torchmcl.tabular.members import Folds, pool, ring
 from torchmcl.tabular.model import TableModel
 from torchmcl.tabular.predictions import Predictions
 from torchmcl.tabular.preparation import Preparation, prepare
-from torchmcl.tabular.recipe import MEMBERS, Trained, train_members
+from torchmcl.tabular.recipe import Trained, members_for, train_members
 from torchmcl.tabular.rows import read_weights
-from torchmcl.tabular.settings import check_settings, is_directional, read_seed
+from torchmcl.tabular.settings import check_settings, check_size, is_directional, read_seed
 from torchmcl.tabular.stored import Stored
 
 __all__ = ["MCLRegressor"]
@@ -46,7 +46,8 @@ class MCLRegressor(Predictions, Stored, RegressorMixin, BaseEstimator):
         loss: `"energy"`, the energy score of the mixture plus half its negative log-likelihood, for targets that are
             samples of what may happen; `"rmcl"`, the paper's, for the best of K answers with scores; `"mcl"`, without
             scores; `"transport"`, where the targets of an input are the whole answer.
-        members: Networks whose mixtures are averaged; `None` for 5 with `loss="energy"` and 1 otherwise.
+        members: Networks whose mixtures are averaged; `None` for 10 with `loss="energy"`, 5 from 1,000 rows on, and 1
+            with any other loss.
         hidden: Units of each hidden layer.
         activation: `"relu"`, `"silu"`, `"gelu"` or `"tanh"`.
         network: Your own network in place of the perceptron: a function from the number of features and the number of
@@ -66,7 +67,8 @@ class MCLRegressor(Predictions, Stored, RegressorMixin, BaseEstimator):
         batch_size: Rows of a step; `None` for a twentieth of the rows, between 32 and 256.
         max_epochs: `None` for 100 with up to 2,500 rows and fewer with more.
         patience: Epochs without a better validation score after which training stops; `None` never stops early.
-        validation_fraction: The part of the rows that each member holds out; 0 for none, and no calibration.
+        validation_fraction: The part of the rows that each member holds out, at most two divided by the members; 0 for
+            none, and no calibration.
         device: Where to train: `"auto"`, `"cpu"`, `"cuda"` or another name that Lightning knows.
         random_state: Seed, generator or `None`, as everywhere in scikit-learn.
         progress: Whether to show a progress bar.
@@ -179,8 +181,10 @@ class MCLRegressor(Predictions, Stored, RegressorMixin, BaseEstimator):
         with _unchanged_on_failure(self):
             prepared = prepare(self, X, y, sample_weight, eval_set)
             seed = read_seed(self.random_state)
-            members = self.members or (MEMBERS if self.loss == "energy" else 1)
             fraction = self.validation_fraction if prepared.validation is None else 0.0
+            default = members_for(len(prepared.rows), fraction) if self.loss == "energy" else 1
+            members = int(self.members or default)
+            check_size(members, (*self.hidden, self.n_hypotheses))
             folds = ring(len(prepared.rows), members, fraction, seed)
             shown = self.progress if progress is None else progress
             options = {"checkpoint": checkpoint, "progress": shown}
