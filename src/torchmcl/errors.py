@@ -26,6 +26,7 @@ __all__ = [
     "check_shape",
     "check_sizes",
     "check_tensor",
+    "printable",
 ]
 
 
@@ -38,6 +39,19 @@ class UserError(ValueError):
 
     The command line prints the sentence and ends with exit code 2; it never shows a traceback for it.
     """
+
+
+def printable(text: str) -> str:
+    r"""Characters that cannot be printed, such as those that begin a command for the terminal, as their codes.
+
+    Args:
+        text: Of a name, a path or a file.
+
+    Example:
+        >>> printable("\x1b[31mred\n")
+        '\\x1b[31mred\\n'
+    """
+    return "".join(each if each.isprintable() else ascii(each)[1:-1] for each in text)
 
 
 def check_floats(name: str, value: Any, axes: str = "*batch") -> None:

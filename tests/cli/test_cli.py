@@ -13,6 +13,7 @@ import torch
 
 from torchmcl import __version__, cli
 from torchmcl.cli.doctor import OPTIONAL, report
+from torchmcl.cli.options import say
 
 ROOT = Path(__file__).parents[2]
 
@@ -244,3 +245,11 @@ def test_a_warning_is_one_sentence(monkeypatch, capsys):
     with pytest.raises(SystemExit):
         cli.main()
     assert capsys.readouterr().err == "torchmcl: few rows\n"
+
+
+def test_a_path_with_escapes_is_printed_as_text(capsys):
+    say("\x1b[31mred\x07\n[bold]größe\u202e")
+    say("wrong\r", error=True)
+    printed = capsys.readouterr()
+    assert printed.out == "\\x1b[31mred\\x07\\n[bold]größe\\u202e\n"
+    assert printed.err == "wrong\\r\n"

@@ -12,7 +12,7 @@ import commandline
 
 OWN = (
     ".own.json", ".git.csv", ".config.backup.yaml", ".model.v1.safetensors", "last.ckpt", "below/last.ckpt", "x.csv",
-    "x.html", "results.json", "table.md", "futures.csv", "index.html", "metrics.json", "summary.json",
+    "x.html", "results.json", "table.md", "futures.csv", "x.onnx", "index.html", "metrics.json", "summary.json",
 )  # fmt: skip
 HERE = {
     "train": ("train", "scale=smoke", "data=simulated", "run=."),
@@ -25,6 +25,7 @@ HERE = {
     "forecast --all-frames": ("forecast", "tracks.txt", "--all-frames", "--out", "."),
     "demo": ("demo", "--out", "."),
     "simulate": ("simulate", ".", "--recordings", "2", "--duration", "1"),
+    "export": ("export", "forecaster", "x.onnx"),
     "train-localizer": ("train-localizer", ".", "--voices", "1", "--steps", "1"),
 }
 AT_ONCE = {

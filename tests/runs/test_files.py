@@ -9,7 +9,7 @@ import stat
 import pytest
 
 from torchmcl.errors import UserError
-from torchmcl.runs.files import atomic, locked, read_json, sweep, write_json, write_text
+from torchmcl.runs.files import atomic, check_root, locked, read_json, sweep, write_json, write_text
 
 
 def test_a_file_takes_its_place_when_complete(tmp_path):
@@ -132,3 +132,32 @@ def test_an_error_without_a_name_gets_that_of_the_file(tmp_path):
     with pytest.raises(OSError, match=r"No space left on device: '.*a\.txt'"):
         fail()
     assert os.listdir(tmp_path) == []
+
+
+def test_only_a_file_is_replaced(tmp_path):
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "link").symlink_to("folder")
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "device").symlink_to("/dev/full")
+    for name in ("folder", "link", "pipe", "device", ".", "..", "folder/.."):
+        with pytest.raises(UserError, match=r"is no file|must be a file"):
+            write_text(tmp_path / name, "text")
+    for name in (".", "", "/"):
+        with pytest.raises(UserError, match="is a folder, it must be a file"):
+            write_text(name, "text")
+    assert sorted(os.listdir(tmp_path)) == ["device", "folder", "link", "pipe"]
+
+
+def test_what_is_being_written_is_not_swept_away(tmp_path):
+    with atomic(tmp_path / "a.txt") as temporary:
+        temporary.write_text("new")
+        sweep(tmp_path)
+    assert (tmp_path / "a.txt").read_text() == "new"
+    assert os.listdir(tmp_path) == ["a.txt"]
+
+
+def test_a_link_that_leads_to_itself_is_one_sentence(tmp_path):
+    (tmp_path / "loop").symlink_to("loop")
+    for name in ("loop", "loop/below"):
+        with pytest.raises(UserError, match="leads to itself"):
+            check_root(tmp_path / name)

@@ -3,7 +3,7 @@
 import pytest
 
 from torchmcl.errors import UserError
-from torchmcl.runs.outputs import LIST, claim_outputs
+from torchmcl.runs.outputs import LIST, claim_outputs, own_file
 
 
 def test_own_files_are_replaced_and_those_of_a_person_are_not(tmp_path):
@@ -33,3 +33,29 @@ def test_a_list_that_is_none_is_one_sentence(text, tmp_path):
     (tmp_path / LIST).write_text(text)
     with pytest.raises(UserError, match="torchmcl-files"):
         claim_outputs(tmp_path, ["a.csv"])
+
+
+def test_a_file_of_a_person_is_replaced_only_if_asked(tmp_path):
+    path, data = tmp_path / "a.csv", tmp_path / "data.csv"
+    for name in ("a.csv", "data.csv"):
+        (tmp_path / name).write_text("precious")
+    with pytest.raises(UserError, match=r"a\.csv: is there.*--overwrite"), own_file(path):
+        pass
+    with (
+        pytest.raises(UserError, match=r"data\.csv: is read as well"),
+        own_file(data, overwrite=True, inputs=[data]),
+    ):
+        pass
+    assert [each.read_text() for each in (path, data)] == ["precious"] * 2
+    assert not (tmp_path / LIST).exists()
+    for text, overwrite in (("first", True), ("second", False)):
+        with own_file(path, overwrite=overwrite) as temporary:
+            temporary.write_text(text)
+        assert path.read_text() == text
+    assert sorted(each.name for each in tmp_path.iterdir()) == [LIST, "a.csv", "data.csv"]
+
+
+def test_a_failure_claims_nothing(tmp_path):
+    with pytest.raises(ZeroDivisionError), own_file(tmp_path / "a.csv"):
+        raise ZeroDivisionError
+    assert not list(tmp_path.iterdir())

@@ -105,6 +105,12 @@ def test_prediction_writes_one_line_for_each_row(table, run, tmp_path):
     with pytest.raises(UserError, match="the column 'x' is missing, which the model was trained on"):
         predict_table(run, tmp_path / "new.csv", tmp_path / "again.csv", 0.8, notes.append)
     assert not (tmp_path / "again.csv").exists()
+    for name, reason in (("new.csv", "is read as well"), ("own.csv", "was not written by this program")):
+        (tmp_path / "own.csv").write_text("precious")
+        before = (tmp_path / name).read_text()
+        with pytest.raises(UserError, match=reason):
+            predict_table(run, tmp_path / "new.csv", tmp_path / name, 0.8, notes.append)
+        assert (tmp_path / name).read_text() == before
 
 
 @pytest.mark.parametrize(

@@ -394,3 +394,15 @@ def test_a_logger_gets_the_values_of_each_epoch_and_changes_nothing(tmp_path):
     expected = [row["validation_loss"] for row in logged.history]
     assert [float(row["validation_loss"]) for row in rows] == pytest.approx(expected)
     assert equal(logged, train(3))
+
+
+def test_a_tilde_is_a_name_like_any_other(tmp_path, monkeypatch):
+    home, work = tmp_path / "home", tmp_path / "work"
+    for each in (home, work):
+        each.mkdir()
+    monkeypatch.setenv("HOME", str(home))
+    monkeypatch.chdir(work)
+    train(1, checkpoint=Path("~") / "last.ckpt")
+    assert not list(home.iterdir())
+    assert (work / "~" / "last.ckpt").is_file()
+    assert torch.equal(*(train(2, **more).network[0].weight for more in ({}, {"checkpoint": "~/last.ckpt"})))

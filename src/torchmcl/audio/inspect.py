@@ -13,7 +13,7 @@ from torchmcl.audio.datasets import Problem, Recording, open_sound, read_dataset
 from torchmcl.audio.foa import Convention, detect_normalization
 from torchmcl.audio.streaming import check_rate
 from torchmcl.audio.targets import overlap_shares
-from torchmcl.errors import UserError
+from torchmcl.errors import UserError, printable
 from torchmcl.runs.files import atomic, write_json
 from torchmcl.runs.outputs import claim_outputs
 
@@ -179,7 +179,7 @@ def inspect(
         with atomic(out / name) as temporary:
             figure.savefig(temporary)
     write_json(out / "summary.json", asdict(summary))
-    print(f"{out}: {', '.join(pictures)}, summary.json")
+    print(printable(f"{out}: {', '.join(pictures)}, summary.json"))
     return summary
 
 

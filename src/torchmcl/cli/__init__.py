@@ -17,7 +17,7 @@ from typing import Annotated, Any
 import typer
 
 from torchmcl.cli import audio, classify, demo, doctor, experiments, export, tabular, toy, trajectories, web
-from torchmcl.errors import UserError
+from torchmcl.errors import UserError, printable
 
 __all__ = ["GROUPS", "app", "main"]
 
@@ -182,7 +182,7 @@ def _refuse(sentence: str) -> int:
 
 
 def _say(sentence: str) -> None:
-    shown = "".join(each if each.isprintable() else ascii(each)[1:-1] for each in sentence)
+    shown = printable(sentence)
     if len(shown) > LONGEST:
         shown = f"{shown[: LONGEST // 2]} ... {shown[-LONGEST // 2 :]}"
     print(f"torchmcl: {shown}", file=sys.stderr)

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from torchmcl.cli.options import Convention, Overwrite, Seed
+from torchmcl.cli.options import Convention, Overwrite, Seed, say
 from torchmcl.errors import UserError
 
 __all__ = ["COMMANDS", "evaluate_doa", "inspect", "localize", "simulate", "train_localizer"]
@@ -65,7 +65,7 @@ def simulate(
         convention=convention,
     )
     made = make(out, settings, workers=(os.cpu_count() or 1) if workers is None else workers, progress=True)
-    print(f"{out}: {made} recordings of {settings.duration:g} s made")
+    say(f"{out}: {made} recordings of {settings.duration:g} s made")
     for overlap, shares in overlap_shares(read_dataset(out).recordings).items():
         print(
             f"ov{overlap}: "
@@ -174,7 +174,7 @@ def localize(
         from torchmcl.web.recordings import write_page
 
         for path in recordings:
-            print(write_page(path, out))
+            say(write_page(path, out))
 
 
 def train_localizer(
@@ -221,7 +221,7 @@ def train_localizer(
         scenes=scenes,
         seed=seed,
     )
-    print(train_with_bars(settings, out))
+    say(train_with_bars(settings, out))
 
 
 def evaluate_doa(

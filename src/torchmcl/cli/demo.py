@@ -5,6 +5,8 @@ from typing import Annotated
 
 import typer
 
+from torchmcl.cli.options import say
+
 __all__ = ["COMMANDS", "demo"]
 
 
@@ -23,7 +25,7 @@ def demo(
 
     from torchmcl.demo.run import demo as go
 
-    print(f"open {go(out, Console())}")
+    say(f"open {go(out, Console())}")
 
 
 COMMANDS = (demo,)

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from torchmcl.cli.options import Settings
+from torchmcl.cli.options import Settings, say
 
 __all__ = ["COMMANDS", "evaluate", "study", "train"]
 
@@ -88,7 +88,7 @@ def study(
     for written in run_study(name, settings or [], out=out, where=where, seeds=seeds):
         if written.suffix == ".md":
             print(written.read_text())
-        print(written)
+        say(written)
 
 
 COMMANDS = (train, evaluate, study)

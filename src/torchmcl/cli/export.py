@@ -5,6 +5,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from torchmcl.cli.options import Overwrite, say
+
 if TYPE_CHECKING:
     from torchmcl.export import Graph
 
@@ -22,6 +24,7 @@ def export(
     ],
     file: Annotated[Path, typer.Argument(help="The file to write; its name ends in .onnx.")],
     coverage: Annotated[float, typer.Option(help="Of the intervals of a model of a table.")] = 0.9,
+    overwrite: Overwrite = False,
 ) -> None:
     """Write a trained model as an ONNX file, which runs without torchmcl and PyTorch.
 
@@ -38,7 +41,7 @@ def export(
     if not 0 < coverage < 1:
         raise UserError(f"--coverage {coverage}: must be above 0 and below 1")
     graph = _graph(run, coverage)
-    print(write_onnx(graph, file))
+    say(write_onnx(graph, file, overwrite=overwrite))
     print(f"inputs {', '.join(each.name for each in graph.inputs)}")
     print(f"outputs {', '.join(each.name for each in graph.outputs)}")
 

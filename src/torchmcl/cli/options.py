@@ -1,15 +1,16 @@
 """Options and arguments that several commands share."""
 
-from typing import TYPE_CHECKING, Annotated
+import sys
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from torchmcl.errors import UserError
+from torchmcl.errors import UserError, printable
 
 if TYPE_CHECKING:
     from torchmcl.runs.jobs import Local, Ray
 
-__all__ = ["Convention", "Overwrite", "Preset", "Seed", "Settings", "place"]
+__all__ = ["Convention", "Overwrite", "Preset", "Seed", "Settings", "place", "say"]
 
 Convention = Annotated[str, typer.Option(help="`acn-n3d`, `acn-sn3d` or `fuma`.")]
 Overwrite = Annotated[
@@ -34,3 +35,8 @@ def place(on: str, address: str | None, workers: int | None) -> "Local | Ray":
         check_address(address)
     many = {} if workers is None else {"workers": workers}
     return Local(**many) if on == "local" else Ray(address, **many)
+
+
+def say(value: Any, *, error: bool = False) -> None:
+    """Print one line; nothing in a name or a path is a command for the terminal."""
+    print(printable(str(value)), file=sys.stderr if error else sys.stdout)

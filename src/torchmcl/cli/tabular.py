@@ -1,11 +1,12 @@
 """Commands for tables: `fit`, `predict` and `tables`."""
 
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from torchmcl.cli.options import Seed, place
+from torchmcl.cli.options import Overwrite, Seed, place, say
 
 __all__ = ["COMMANDS", "fit", "predict", "tables"]
 
@@ -51,7 +52,7 @@ def fit(
     found = fit_table(settings, out)
     for table in terminal_table(found):
         Console().print(table.terminal())
-    print(out / "report.html")
+    say(out / "report.html")
 
 
 def predict(
@@ -59,6 +60,7 @@ def predict(
     data: Annotated[Path, typer.Argument(help="A table with the columns of the training.")],
     out: Annotated[Path, typer.Option(help="The CSV file to write.")] = Path("predictions.csv"),
     coverage: Annotated[float, typer.Option(help="Of the intervals.")] = 0.9,
+    overwrite: Overwrite = False,
 ) -> None:
     """Predict the rows of a table: mean, deviation, median, interval, and the most probable answers.
 
@@ -70,8 +72,8 @@ def predict(
     """
     from torchmcl.tabular.command import predict_table
 
-    rows = predict_table(run, data, out, coverage, lambda remark: typer.echo(remark, err=True))
-    print(f"{out}: {rows} rows")
+    rows = predict_table(run, data, out, coverage, partial(say, error=True), overwrite)
+    say(f"{out}: {rows} rows")
 
 
 def tables(
@@ -107,7 +109,7 @@ def tables(
     for written in study(settings, out, place(on, address, workers)):
         if written.suffix == ".md":
             print(written.read_text(encoding="utf-8"))
-        print(written)
+        say(written)
 
 
 COMMANDS = (fit, predict, tables)

@@ -5,6 +5,8 @@ from typing import Annotated
 
 import typer
 
+from torchmcl.cli.options import say
+
 __all__ = ["COMMANDS", "forecast", "trajectories"]
 
 
@@ -55,7 +57,7 @@ def trajectories(
     for written in study(settings):
         if written.suffix == ".md":
             print(written.read_text(encoding="utf-8"))
-        print(written)
+        say(written)
 
 
 def forecast(
@@ -116,7 +118,8 @@ def forecast(
             )
     else:
         written = forecast_frame(source, out, frame=frame, forecaster=forecaster, history=history)
-    print("\n".join(map(str, written)))
+    for path in written:
+        say(path)
 
 
 COMMANDS = (trajectories, forecast)

@@ -16,7 +16,7 @@ import torch
 import torchmcl
 from torchmcl.errors import UserError
 from torchmcl.export.graph import Graph, Value
-from torchmcl.runs.files import atomic
+from torchmcl.runs.outputs import own_file
 
 __all__ = ["TOLERANCE", "write_onnx"]
 
@@ -25,7 +25,7 @@ TOLERANCE = 1e-4
 OPSET = 20
 
 
-def write_onnx(graph: Graph, path: str | Path) -> Path:
+def write_onnx(graph: Graph, path: str | Path, *, overwrite: bool = True) -> Path:
     """Write a model to an ONNX file that onnxruntime answers from as PyTorch does; needs the extra `export`.
 
     The metadata of the file says what the model is (`kind`, `version`), what inputs and outputs hold and in which unit
@@ -34,17 +34,27 @@ def write_onnx(graph: Graph, path: str | Path) -> Path:
     Args:
         graph: The model.
         path: The file to make or to replace; it must end in `.onnx`.
+        overwrite: Replace a file that this program did not write as well.
 
     Returns:
         The path.
     """
-    import onnx  # before anything is computed: without the extra there is one sentence
-    import onnxruntime
+    import onnx  # noqa: F401  before anything is computed: without the extra there is one sentence
+    import onnxruntime  # noqa: F401
     import onnxscript  # noqa: F401
 
     path = Path(path)
     if path.suffix != ".onnx":
         raise UserError(f"{path}: the name of an ONNX file must end in .onnx")
+    with own_file(path, overwrite=overwrite) as temporary:
+        temporary.write_bytes(_content(graph, path))
+    return path
+
+
+def _content(graph: Graph, path: Path) -> bytes:
+    import onnx
+    import onnxruntime
+
     model = _traced(graph)
     for key, value in _metadata(graph).items():
         entry = model.metadata_props.add()
@@ -52,13 +62,11 @@ def write_onnx(graph: Graph, path: str | Path) -> Path:
     model.producer_name, model.producer_version = "torchmcl", torchmcl.__version__
     model.doc_string = f"{graph.kind} of torchmcl {torchmcl.__version__}"
     onnx.checker.check_model(model)
-    content = model.SerializeToString()
+    content: bytes = model.SerializeToString()
     session = onnxruntime.InferenceSession(content, providers=["CPUExecutionProvider"])
     for example in graph.examples:
         _compare(graph, session, example, path)
-    with atomic(path) as temporary:
-        temporary.write_bytes(content)
-    return path
+    return content
 
 
 def _traced(graph: Graph) -> Any:

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from torchmcl.errors import UserError
 from torchmcl.images.idx import find_idx, read_idx
+from torchmcl.runs.files import resolved
 
 __all__ = ["TASKS", "ImageSet", "Split", "Task", "load_digits", "load_mnist", "split"]
 
@@ -93,7 +94,7 @@ def load_mnist(folder: str | Path) -> ImageSet:
         raise UserError(
             f"{folder}: test label {min(unknown)} is not among the training labels {sorted(known)}"
         )
-    return ImageSet(folder.resolve().name, train, test, max(known) + 1)
+    return ImageSet(resolved(folder).name, train, test, max(known) + 1)
 
 
 def split(data: ImageSet, task: Task, images: int, seed: int, *, validation: bool = False) -> Split:

@@ -8,7 +8,7 @@ import os
 import secrets
 import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -17,10 +17,12 @@ from torchmcl.errors import UserError
 __all__ = [
     "atomic",
     "check_file",
+    "check_root",
     "check_space",
     "locked",
     "make_folder",
     "read_json",
+    "resolved",
     "sweep",
     "write_json",
     "write_text",
@@ -36,7 +38,7 @@ def atomic(path: str | Path) -> Iterator[Path]:
 
     The temporary name ends as that of `path` does, for writers that choose a format by it. An `OSError` of the block
     names `path`, also where the system call knew no name, as on a full disk. A symbolic link is replaced, not
-    written through.
+    written through; a folder, a pipe or a device in its place is a `UserError`.
 
     Args:
         path: The file to write; folders above it are made.
@@ -45,10 +47,16 @@ def atomic(path: str | Path) -> Iterator[Path]:
         The temporary path, of an empty file.
     """
     path = Path(path)
+    if path.name in ("", ".."):
+        raise UserError(f"{path}: is a folder, it must be a file")
+    check_file(path)
     make_folder(path.parent)
     temporary = path.with_name(f"{PARTIAL}{secrets.token_hex(4)}-{path.name[-100:]}")
+    handle = -1
     try:
-        temporary.touch(exist_ok=False)
+        handle = os.open(temporary, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o666)
+        with suppress(OSError):  # where files cannot be locked, `sweep` must not be called meanwhile
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         yield temporary
         with temporary.open("rb") as stream:
             os.fsync(stream.fileno())
@@ -59,6 +67,8 @@ def atomic(path: str | Path) -> Iterator[Path]:
         raise OSError(error.errno, error.strerror or str(error), str(path)) from None
     finally:
         temporary.unlink(missing_ok=True)
+        if handle >= 0:
+            os.close(handle)
 
 
 def make_folder(folder: Path) -> None:
@@ -115,13 +125,55 @@ def _flocked(path: Path, flags: int, how: int) -> int:
 def sweep(folder: str | Path) -> None:
     """Remove what a killed process left half written in `folder`, which must be locked.
 
-    Only files whose names `atomic` makes are removed; those in folders below are left alone.
+    Only files whose names `atomic` makes are removed; those in folders below, and those that a process is writing,
+    are left alone.
 
     Args:
         folder: The folder; it may be absent.
     """
     for stale in Path(folder).glob(f"{PARTIAL}{'[0-9a-f]' * 8}-*"):
-        stale.unlink(missing_ok=True)
+        if not _is_being_written(stale):
+            stale.unlink(missing_ok=True)
+
+
+def _is_being_written(path: Path) -> bool:
+    """Whether a process holds the lock of `atomic`, which ends with the process."""
+    if path.is_symlink() or not path.is_file():
+        return False
+    try:
+        handle = os.open(path, os.O_RDONLY)
+    except FileNotFoundError:
+        return False
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(handle)
+    return False
+
+
+def resolved(path: Path) -> Path:
+    """The path without links; one that leads to itself is a `UserError`.
+
+    Args:
+        path: It may be absent.
+    """
+    try:
+        return path.resolve()
+    except RuntimeError:
+        raise UserError(f"{path}: is a link that leads to itself") from None
+
+
+def check_root(folder: Path) -> None:
+    """Refuse the root folder, in which nobody wants files.
+
+    Args:
+        folder: The folder; it may be absent.
+    """
+    place = resolved(folder)
+    if place == Path(place.anchor):
+        raise UserError(f"{folder}: is the root folder, choose another one")
 
 
 def write_text(path: str | Path, text: str) -> None:

@@ -11,7 +11,7 @@ from safetensors.torch import save
 from torch import nn
 
 from torchmcl.errors import UserError
-from torchmcl.runs.files import PARTIAL, atomic, locked, read_json, sweep, write_json
+from torchmcl.runs.files import PARTIAL, atomic, check_root, locked, read_json, sweep, write_json
 from torchmcl.runs.records import Record, read_record, write_record
 
 __all__ = ["CHECKPOINT", "CONFIG", "METRICS", "MODEL", "SETTINGS", "RunFolder", "State", "check_place"]
@@ -141,8 +141,7 @@ def check_place(path: Path, file: str) -> None:
         path: The folder; it may be absent.
         file: The one that every run has.
     """
-    if path.resolve() == Path(path.resolve().anchor):
-        raise UserError(f"{path}: is the root folder, choose another one")
+    check_root(path)
     if not path.exists():
         return
     if not path.is_dir():

@@ -1,13 +1,14 @@
 """Files in a folder that may hold a person's files as well: only our own earlier output is replaced."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from torchmcl.errors import UserError
-from torchmcl.runs.files import locked, read_json, sweep, write_json
+from torchmcl.runs.files import atomic, check_root, locked, read_json, sweep, write_json
 
-__all__ = ["LIST", "claim_outputs"]
+__all__ = ["LIST", "claim_outputs", "own_file"]
 
 LIST = ".torchmcl-files.json"
 """The names of the files in a folder that this program wrote or was about to write."""
@@ -29,15 +30,40 @@ def claim_outputs(
         otherwise: What a person can do, for the error message.
     """
     folder, names = Path(folder), list(names)
-    if folder.resolve() == Path(folder.resolve().anchor):
-        raise UserError(f"{folder}: is the root folder, choose another one")
+    _check_own(folder, names, overwrite, otherwise)
+    with locked(folder):
+        sweep(folder)
+        write_json(folder / LIST, sorted({*_listed(folder / LIST), *names}))
+
+
+@contextmanager
+def own_file(path: str | Path, *, overwrite: bool = False, inputs: Iterable[Path] = ()) -> Iterator[Path]:
+    """`atomic` for one file that a person named: what this program did not write is replaced only if asked.
+
+    Args:
+        path: The file to write.
+        overwrite: Replace a file that this program did not write as well.
+        inputs: Files that are never replaced, for they are read.
+
+    Yields:
+        The temporary path.
+    """
+    path = Path(path)
+    for each in inputs:
+        if path.exists() and path.samefile(each):
+            raise UserError(f"{path}: is read as well, choose another file")
+    with atomic(path) as temporary:
+        _check_own(path.parent, [path.name], overwrite, "choose another file, or say --overwrite")
+        yield temporary
+        claim_outputs(path.parent, [path.name], overwrite=overwrite)
+
+
+def _check_own(folder: Path, names: list[str], overwrite: bool, otherwise: str) -> None:
+    check_root(folder)
     own = _listed(folder / LIST)
     foreign = [name for name in names if name not in own and _is_there(folder / name)]
     if foreign and not overwrite:
         raise UserError(f"{folder / foreign[0]}: is there and was not written by this program; {otherwise}")
-    with locked(folder):
-        sweep(folder)
-        write_json(folder / LIST, sorted({*_listed(folder / LIST), *names}))
 
 
 def _listed(path: Path) -> set[str]:

@@ -10,8 +10,9 @@ from typing import Any
 import numpy as np
 
 from torchmcl.errors import UserError
-from torchmcl.runs.files import atomic, read_json, write_json, write_text
+from torchmcl.runs.files import read_json, write_json, write_text
 from torchmcl.runs.folder import METRICS, SETTINGS, RunFolder
+from torchmcl.runs.outputs import own_file
 from torchmcl.runs.records import provenance
 from torchmcl.sharing.cards import write_card
 from torchmcl.tabular.cards import regressor_card
@@ -134,7 +135,9 @@ def _card_measures(found: dict[str, Any], name: str) -> tuple[dict[str, float], 
     return numbers, f"{found['rows']['test']} held-out rows of {name}"
 
 
-def predict_table(run: Path, data: Path, out: Path, coverage: float, note: Callable[[str], None]) -> int:
+def predict_table(
+    run: Path, data: Path, out: Path, coverage: float, note: Callable[[str], None], overwrite: bool = False
+) -> int:
     """Predict the rows of a file piece by piece, so that memory stays bounded.
 
     Args:
@@ -143,6 +146,7 @@ def predict_table(run: Path, data: Path, out: Path, coverage: float, note: Calla
         out: The CSV file to make.
         coverage: Of the intervals.
         note: Called with a remark on additional columns.
+        overwrite: Replace a file that this program did not write as well.
 
     Returns:
         How many rows were written.
@@ -156,11 +160,12 @@ def predict_table(run: Path, data: Path, out: Path, coverage: float, note: Calla
     targets = [str(name) for name in settings["targets"]]
     group = settings.get("group")
     rows = 0
-    with atomic(out) as temporary, temporary.open("w", encoding="utf-8", newline="") as stream:
-        for frame in _checked(pieces(data), model, group, targets, data, note):
-            table = _named(partial(_predicted, model, frame, targets, group, coverage), data)
-            table.to_csv(stream, header=rows == 0, index=False)
-            rows += len(table)
+    with own_file(out, overwrite=overwrite, inputs=[data]) as temporary:
+        with temporary.open("w", encoding="utf-8", newline="") as stream:
+            for frame in _checked(pieces(data), model, group, targets, data, note):
+                table = _named(partial(_predicted, model, frame, targets, group, coverage), data)
+                table.to_csv(stream, header=rows == 0, index=False)
+                rows += len(table)
         if not rows:
             raise UserError(f"{data}: holds no row")
     return rows

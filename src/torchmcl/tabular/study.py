@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from torchmcl.errors import UserError
-from torchmcl.runs.files import write_json, write_text
+from torchmcl.runs.files import resolved, write_json, write_text
 from torchmcl.runs.folder import RunFolder
 from torchmcl.runs.jobs import Job, Local, Ray, execute
 from torchmcl.runs.records import read_record
@@ -75,7 +75,7 @@ def study(settings: Study, out: Path, place: Local | Ray) -> list[Path]:
     for method in settings.methods:
         peer_named(method)
     names = settings.sets or tuple(found)
-    with RunFolder.open(out, {"data": str(root.resolve()), "seed": settings.seed}):
+    with RunFolder.open(out, {"data": str(resolved(root)), "seed": settings.seed}):
         jobs = [
             _job(root, out, name, split, method, settings.seed)
             for split in range(settings.splits)
@@ -127,7 +127,7 @@ def _job(root: Path, out: Path, name: str, split: int, method: str, seed: int) -
     label = f"{name}-{split}-{method}"
     file = out / "records" / f"{label}.json"
     arguments = {
-        "root": str(root.resolve()), "name": name, "split": split, "method": method, "seed": seed,
+        "root": str(resolved(root)), "name": name, "split": split, "method": method, "seed": seed,
         "file": str(file.resolve()),
     }  # fmt: skip
     return Job(label, "torchmcl.tabular.judge:work", arguments, file, out / "logs" / f"{label}.log")

@@ -144,7 +144,9 @@ def fit(
         if average is not None:
             own.append(average)
         trainer = _trainer(optimization, hardware, own, checkpoint, logger)
-        resume = checkpoint if checkpoint is not None and Path(checkpoint).exists() else None
+        resume = None
+        if checkpoint is not None and Path(checkpoint).exists():
+            resume = Path(checkpoint).absolute()
         with _interruptible(), _readable(resume, learner):
             if isinstance(train, LightningDataModule):
                 trainer.fit(learner, datamodule=train, ckpt_path=resume, weights_only=True)
@@ -172,7 +174,7 @@ def _trainer(
     logger: Logger | None,
 ) -> Trainer:
     if checkpoint is not None:
-        path = Path(checkpoint)
+        path = Path(checkpoint).absolute()  # Lightning takes a leading ~ for the home folder
         callbacks = [
             *callbacks,
             ModelCheckpoint(

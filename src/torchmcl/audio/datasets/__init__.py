@@ -9,6 +9,7 @@ from torchmcl.audio.datasets.recording import BrokenFile, Event, Problem, Record
 from torchmcl.audio.datasets.sound import open_sound
 from torchmcl.audio.datasets.tut import TUT, label
 from torchmcl.errors import UserError
+from torchmcl.runs.files import resolved
 
 __all__ = [
     "DCASE19",
@@ -64,7 +65,7 @@ def read_recording(path: str | Path) -> Recording:
     path = Path(path)
     if not path.is_file():
         raise UserError(f"{path}: no such file")
-    found = examine(*_described(path.resolve()))
+    found = examine(*_described(resolved(path)))
     if isinstance(found, Recording):
         return found
     raise UserError(complaint(found))
