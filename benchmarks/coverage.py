@@ -122,5 +122,5 @@ def _rules(found: Calibration) -> dict[str, tuple[Array, Array]]:
         "of the mixture itself": (np.array(LEVELS), np.array(LEVELS)),
         "conformal quantile of pairs": levels(smooth=False, single=None),
         "smoothed": levels(single=None),
-        "smoothed, carried over to five members: the default": levels(),
+        "smoothed, carried over to all members: the default": levels(),
     }

@@ -2,6 +2,7 @@
 
 import os
 import signal
+import sys
 from typing import Any
 
 __all__ = ["main"]
@@ -9,6 +10,7 @@ __all__ = ["main"]
 
 def main() -> None:
     """Import the command line, then run it."""
+    _check_place()
     before = signal.getsignal(signal.SIGINT)
     if before is signal.default_int_handler:
         signal.signal(signal.SIGINT, _end)
@@ -16,6 +18,15 @@ def main() -> None:
 
     signal.signal(signal.SIGINT, before)
     run()
+
+
+def _check_place() -> None:
+    """Refuse a current folder that was deleted: numerical libraries cannot be loaded there."""
+    try:
+        os.getcwd()
+    except OSError:
+        print("torchmcl: the current folder does not exist any more, change to another one", file=sys.stderr)
+        sys.exit(2)
 
 
 def _end(number: int, frame: Any) -> None:

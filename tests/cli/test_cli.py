@@ -14,6 +14,7 @@ import torch
 from torchmcl import __version__, cli
 from torchmcl.cli.doctor import OPTIONAL, report
 from torchmcl.cli.options import say
+from torchmcl.errors import UserError
 
 ROOT = Path(__file__).parents[2]
 
@@ -151,6 +152,19 @@ def test_a_closed_output_is_one_sentence(monkeypatch, capsys):
     monkeypatch.setattr(cli, "app", fail)
     assert run(monkeypatch) == 2
     assert capsys.readouterr().err == "torchmcl: the standard output was closed\n"
+
+
+@pytest.mark.parametrize("error", [AttributeError("pos"), OSError("closed"), UserError("x: is half written")])
+def test_an_error_of_cleaning_up_does_not_hide_the_interruption(monkeypatch, capsys, error):
+    def fail(*_, **__):
+        try:
+            raise KeyboardInterrupt
+        finally:
+            raise error
+
+    monkeypatch.setattr(cli, "app", fail)
+    assert run(monkeypatch) == 130
+    assert "interrupted" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("encoding", ["ascii", "latin-1"])

@@ -49,3 +49,22 @@ def test_an_interruption_in_a_finalizer_is_not_dropped(name, code):
     ended = subprocess.run(words, capture_output=True, text=True, check=False, timeout=50)
     said = "torchmcl: interrupted; the same command continues where it stopped\n"
     assert (ended.returncode, ended.stdout, ended.stderr) == (code, "", said)
+
+
+def test_a_deleted_current_folder_is_one_sentence(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "gone").mkdir()
+    os.chdir("gone")
+    os.rmdir(tmp_path / "gone")
+    with pytest.raises(SystemExit) as end:
+        torchmcl_command.main()
+    assert end.value.code == 2
+    assert capsys.readouterr().err.startswith("torchmcl: the current folder does not exist any more")
+
+
+def test_figures_need_no_window_whatever_the_environment_says(monkeypatch, capsys):
+    monkeypatch.setenv("MPLBACKEND", "nonsense")
+    monkeypatch.setattr(sys, "argv", ["torchmcl", "--version"])
+    with pytest.raises(SystemExit):
+        cli.main()
+    assert os.environ["MPLBACKEND"] == "agg"

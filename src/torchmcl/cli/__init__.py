@@ -74,6 +74,7 @@ def main() -> None:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
+    os.environ["MPLBACKEND"] = "agg"  # figures are only written to files, wherever the variable wants to show them
     with _terminable() as received, warnings.catch_warnings():
         warnings.showwarning = _remark
         sys.exit(_run(received))
@@ -143,10 +144,7 @@ def _ended(received: list[int]) -> int:
     try:
         for word in sys.argv[1:]:
             word.encode()
-        code = app(sys.argv[1:] or ["--help"], standalone_mode=False)
-        if code == 130:  # typer returns this code after Ctrl-C
-            raise KeyboardInterrupt
-        return int(code or 0)
+        return _command(sys.argv[1:] or ["--help"])
     except UsageError as error:
         return _refuse(" ".join(error.format_message().split()))
     except UserError as error:
@@ -170,6 +168,22 @@ def _ended(received: list[int]) -> int:
     except (typer.Abort, KeyboardInterrupt):
         print("torchmcl: interrupted; the same command continues where it stopped", file=sys.stderr)
         return 128 + (received or [signal.SIGINT])[0]
+
+
+def _command(words: list[str]) -> int:
+    """The exit code; an error of the cleaning up that follows an interruption is that interruption."""
+    try:
+        code = app(words, standalone_mode=False)
+    except Exception as error:
+        above = error.__context__
+        while above is not None:
+            if isinstance(above, KeyboardInterrupt):
+                raise above from None
+            above = above.__context__
+        raise
+    if code == 130:  # typer returns this code after Ctrl-C
+        raise KeyboardInterrupt
+    return int(code or 0)
 
 
 LONGEST = 2000
