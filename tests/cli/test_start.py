@@ -1,9 +1,13 @@
 """The command before it is imported."""
 
+import os
 import subprocess
 import sys
 
 import pytest
+
+import torchmcl_command
+from torchmcl import cli
 
 PROGRAM = """
 import os, signal, sys

@@ -74,7 +74,9 @@ def main() -> None:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
-    os.environ["MPLBACKEND"] = "agg"  # figures are only written to files, wherever the variable wants to show them
+    os.environ["MPLBACKEND"] = (
+        "agg"  # figures are only written to files, wherever the variable wants to show them
+    )
     with _terminable() as received, warnings.catch_warnings():
         warnings.showwarning = _remark
         sys.exit(_run(received))
