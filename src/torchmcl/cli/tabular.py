@@ -22,7 +22,7 @@ def fit(
     hypotheses: Annotated[int, typer.Option(help="K, of each member.", min=1)] = 10,
     members: Annotated[
         int | None,
-        typer.Option(help="Networks whose distributions are averaged: 10, or 5 from 1,000 rows on.", min=1),
+        typer.Option(help="Networks whose distributions are averaged: 10, or 5 from 500 rows on.", min=1),
     ] = None,
     epochs: Annotated[
         int | None, typer.Option(help="At most; otherwise chosen by the number of rows.", min=1)

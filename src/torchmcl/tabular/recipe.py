@@ -26,7 +26,7 @@ __all__ = [
     "train_members",
 ]
 
-MEMBERS, MORE_MEMBERS, MORE_BELOW = 5, 10, 1000
+MEMBERS, MORE_MEMBERS, MORE_BELOW = 5, 10, 500
 """Of large tables, of small ones, and the number of rows between them."""
 LARGEST_BLOCK = 64
 """Steps between two updates of the progress bar."""
@@ -96,7 +96,7 @@ def members_for(rows: int, fraction: float) -> int:
         fraction: The part of the rows that each of them holds out, half of it together with the next one.
 
     Example:
-        >>> [members_for(rows, 0.1) for rows in (9, 300, 999, 1000, 100_000)]
+        >>> [members_for(rows, 0.1) for rows in (9, 300, 499, 500, 100_000)]
         [5, 10, 10, 5, 5]
         >>> members_for(300, 0.3)
         5

@@ -46,7 +46,7 @@ class MCLRegressor(Predictions, Stored, RegressorMixin, BaseEstimator):
         loss: `"energy"`, the energy score of the mixture plus half its negative log-likelihood, for targets that are
             samples of what may happen; `"rmcl"`, the paper's, for the best of K answers with scores; `"mcl"`, without
             scores; `"transport"`, where the targets of an input are the whole answer.
-        members: Networks whose mixtures are averaged; `None` for 10 with `loss="energy"`, 5 from 1,000 rows on, and 1
+        members: Networks whose mixtures are averaged; `None` for 10 with `loss="energy"`, 5 from 500 rows on, and 1
             with any other loss.
         hidden: Units of each hidden layer.
         activation: `"relu"`, `"silu"`, `"gelu"` or `"tanh"`.
