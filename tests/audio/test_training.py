@@ -285,6 +285,15 @@ def test_measures_of_another_program_are_refused(text, tmp_path):
         train_with_bars(settings, tmp_path / "run")
 
 
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("voices", 0), ("steps", 10**9), ("learning_rate", math.nan), ("seed", -1), ("seed", 2**70)],
+)
+def test_wrong_settings_are_named(name, value):
+    with pytest.raises(UserError, match=f"{name} is .*, must be"):
+        LocalizerTraining(**{name: value})
+
+
 @pytest.mark.parametrize("name", ["sound.npy", "voices.json"])
 @pytest.mark.parametrize(
     "content", [b"", b"[]", b'{"done": 99, "identity": 1}', "half", "no numbers", "no header"]

@@ -101,6 +101,8 @@ class LocalizerTraining:
                 raise UserError(f"{name} is {getattr(self, name)}, must be at most {MOST}")
         if not (math.isfinite(self.learning_rate) and self.learning_rate > 0):
             raise UserError(f"learning_rate is {self.learning_rate}, must be positive")
+        if not 0 <= self.seed < 2**63:
+            raise UserError(f"seed is {self.seed}, must be 0 to {2**63 - 1}")
 
     @property
     def network(self) -> NetworkDescription:

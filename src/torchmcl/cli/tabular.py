@@ -20,10 +20,7 @@ def fit(
     ] = None,
     test_fraction: Annotated[float, typer.Option(help="The part of the rows held out for the report.")] = 0.2,
     hypotheses: Annotated[int, typer.Option(help="K, of each member.", min=1)] = 10,
-    members: Annotated[
-        int | None,
-        typer.Option(help="Networks whose distributions are averaged: 10, or 5 from 500 rows on.", min=1),
-    ] = None,
+    members: Annotated[int, typer.Option(help="Networks whose distributions are averaged.", min=1)] = 5,
     epochs: Annotated[
         int | None, typer.Option(help="At most; otherwise chosen by the number of rows.", min=1)
     ] = None,

@@ -16,18 +16,9 @@ from torchmcl.tabular.network import Readout, SeparateMembers, StackedMembers, s
 from torchmcl.tabular.objectives import Objective, energy, winner
 from torchmcl.training import Hardware, Optimization, cosine, fit
 
-__all__ = [
-    "Problem",
-    "Trained",
-    "batch_size_for",
-    "epochs_for",
-    "members_for",
-    "own_networks",
-    "train_members",
-]
+__all__ = ["MEMBERS", "Problem", "Trained", "batch_size_for", "epochs_for", "own_networks", "train_members"]
 
-MEMBERS, MORE_MEMBERS, MORE_BELOW = 5, 10, 500
-"""Of large tables, of small ones, and the number of rows between them."""
+MEMBERS = 5
 LARGEST_BLOCK = 64
 """Steps between two updates of the progress bar."""
 DECAY = 0.99
@@ -86,23 +77,6 @@ class Trained:
     best: tuple[float, ...]
     held_out: Hypotheses | None
     likelihood: float
-
-
-def members_for(rows: int, fraction: float) -> int:
-    """How many networks: more for small tables, where they cost little and hold out more rows for calibration.
-
-    Args:
-        rows: Of the table.
-        fraction: The part of the rows that each of them holds out, half of it together with the next one.
-
-    Example:
-        >>> [members_for(rows, 0.1) for rows in (9, 300, 499, 500, 100_000)]
-        [5, 10, 10, 5, 5]
-        >>> members_for(300, 0.3)
-        5
-    """
-    fits = rows >= MORE_MEMBERS and fraction * MORE_MEMBERS <= 2
-    return MORE_MEMBERS if fits and rows < MORE_BELOW else MEMBERS
 
 
 def batch_size_for(rows: int) -> int:
