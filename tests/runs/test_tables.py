@@ -42,6 +42,17 @@ def test_a_row_with_too_few_cells_is_named():
         Table("", [Column("a")], [Row("x", [])])
 
 
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [
+        (31278.503, "31,279"), (12.3456, "12.35"), (0.0123456, "0.01235"), (-2.5, "-2.500"), (0.0, "0.000"),
+        (1.23e-9, "1.230e-09"), (1.23e30, "1.230e+30"), (float("inf"), "inf"), (float("nan"), "nan"),
+    ],
+)  # fmt: skip
+def test_significant_digits_show_numbers_of_any_unit(value, shown):
+    assert Column("RMSE", 4, significant=True).text(value) == shown
+
+
 def test_tables_and_figures_are_written_whole_and_the_same_each_time(tmp_path):
     from matplotlib.figure import Figure
 

@@ -33,12 +33,21 @@ browser_needed = pytest.mark.skipif(
 )
 
 
+CUT = """
+[...document.querySelectorAll("svg text")].filter((label) => {
+  const own = label.getBoundingClientRect(), chart = label.closest("svg").getBoundingClientRect();
+  return own.left < chart.left || own.right > chart.right;
+}).map((label) => label.textContent)
+"""
+"""The labels of charts that do not fit into them."""
+
+
 @pytest.fixture(scope="module")
 def table(tmp_path_factory):
     random = np.random.default_rng(0)
     frame = pd.DataFrame({"x": random.normal(size=150), "kind": random.choice(["a", "b<i>"], 150)})
     frame["y"] = frame["x"] * (frame["kind"] == "a") + random.normal(size=150)
-    frame["other"] = frame["x"] ** 2
+    frame["other"] = -1e5 * frame["x"] ** 2
     frame.loc[random.random(150) < 0.3, "x"] = np.nan
     path = tmp_path_factory.mktemp("table") / "data.csv"
     frame.to_csv(path, index=False)
@@ -225,6 +234,7 @@ def test_the_page_fits_and_nothing_goes_wrong(run, width):
         tab.goto((run / "report.html").as_uri())
         assert tab.evaluate("document.documentElement.scrollWidth") <= width
         assert tab.locator("svg").count() > 10
+        assert tab.evaluate(CUT) == []
         browser.close()
     assert wrong == []
 

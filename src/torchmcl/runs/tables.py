@@ -1,5 +1,6 @@
 """One description of a table, shown on the terminal, as Markdown, LaTeX and HTML."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from html import escape
@@ -29,6 +30,7 @@ class Column:
     Args:
         heading: Its title.
         digits: After the point.
+        significant: Whether the digits are significant ones: for numbers whose unit, and so whose size, a user chooses.
         best: Whether the lowest or the highest value of the column is set in bold; `None` for neither.
         scale: The factor of the numbers, for example 100 for percentages.
         suffix: Written after each number, for example ` %`.
@@ -39,6 +41,7 @@ class Column:
     best: Literal["min", "max"] | None = None
     scale: float = 1.0
     suffix: str = ""
+    significant: bool = False
 
     def text(self, cell: Cell) -> str:
         """A cell as text.
@@ -54,10 +57,19 @@ class Column:
         if isinstance(cell, str):
             return cell
         if isinstance(cell, tuple):
-            return " ± ".join(f"{self.scale * part:.{self.digits}f}" for part in cell) + self.suffix
+            return " ± ".join(self._number(part) for part in cell) + self.suffix
         if isinstance(cell, int):
             return f"{round(self.scale * cell)}{self.suffix}"
-        return f"{self.scale * cell:.{self.digits}f}{self.suffix}"
+        return self._number(cell) + self.suffix
+
+    def _number(self, value: float) -> str:
+        value = self.scale * value
+        if not self.significant:
+            return f"{value:.{self.digits}f}"
+        size = math.floor(math.log10(abs(value))) if value and math.isfinite(value) else 0
+        if -5 < size < 9:
+            return f"{value:,.{max(0, self.digits - 1 - size)}f}"
+        return f"{value:.{self.digits - 1}e}"
 
 
 @dataclass(frozen=True)

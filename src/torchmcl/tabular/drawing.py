@@ -12,7 +12,7 @@ from torchmcl.runs.tables import Table
 __all__ = ["bars", "density", "figure", "horizontal", "intervals", "page", "reliability", "shares", "table"]
 
 Array = NDArray[np.float64]
-WIDTH, HEIGHT, LEFT, BOTTOM, TOP, RIGHT = 360, 220, 46, 30, 10, 24
+WIDTH, HEIGHT, LEFT, BOTTOM, TOP, RIGHT = 360, 220, 52, 30, 10, 24
 
 STYLE = """
 :root { color-scheme: light dark; --ink: #1c2530; --paper: #ffffff; --soft: #5d6b7a; --line: #d6dce3; --main: #2f6fb5;
@@ -176,7 +176,12 @@ def _ticks(xs: Sequence[float | int], across: Any, ys: Sequence[float | int], up
 
 
 def _number(value: float | int) -> str:
-    return f"{value:.3g}"
+    """Three digits in at most seven characters, which is what fits beside an axis."""
+    value = float(f"{value:.3g}")
+    for unit, suffix in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
+        if unit <= abs(value) < 1e12:
+            return f"{value / unit:.3g}{suffix}"
+    return f"{value:.3g}" if 1e-4 <= abs(value) < 1e3 else f"{value:.1g}"
 
 
 def _cell(index: int, text: str, bold: bool) -> str:

@@ -18,8 +18,10 @@ __all__ = ["measures", "report", "terminal_table"]
 
 Array = NDArray[np.float64]
 COLUMNS = (
-    Column("CRPS", 4, "min"), Column("NLL", 3, "min"), Column("interval score", 3, "min"),
-    Column("coverage at 90 %", 3), Column("mean width", 3), Column("RMSE", 3, "min"), Column("MAE", 3, "min"),
+    Column("CRPS", 4, "min", significant=True), Column("NLL", 3, "min"),
+    Column("interval score", 4, "min", significant=True), Column("coverage at 90 %", 3),
+    Column("mean width", 4, significant=True), Column("RMSE", 4, "min", significant=True),
+    Column("MAE", 4, "min", significant=True),
 )  # fmt: skip
 KEYS = ("crps", "nll", "interval_score", "coverage", "width", "rmse", "mae")
 NEIGHBORS = 300
@@ -68,10 +70,15 @@ def terminal_table(found: dict[str, Any]) -> list[Table]:
         Table(
             f"{target}, {found['rows']['test']} held-out rows",
             COLUMNS,
-            [Row(title, [own[key][name] for name in KEYS]) for key, title in names.items()],
+            [Row(title, [_cell(name, own[key][name]) for name in KEYS]) for key, title in names.items()],
         )
         for target, own in found["outputs"].items()
     ]
+
+
+def _cell(name: str, value: float | None) -> float | str | None:
+    """A measure as it is shown; that of an infinite interval is stored as null."""
+    return "infinite" if value is None and name in ("interval_score", "width") else value
 
 
 def report(model: Any, found: dict[str, Any], X: Any, y: Array, groups: Any, settings: Any, data: str) -> str:
