@@ -76,6 +76,43 @@ def test_a_model_of_another_table_is_not_taken_for_that_of_the_run(table, run, t
         )
 
 
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"targets": []},
+        {"targets": ["y"]},
+        {"targets": ["y", "y"]},
+        {"targets": ["y", None]},
+        {"targets": "y"},
+        {"group": None},
+        {"group": 5},
+        {"group": ["kind"]},
+    ],
+)
+def test_settings_that_do_not_fit_the_model_are_refused(table, run, tmp_path, change):
+    shutil.copytree(run, tmp_path / "run")
+    settings = json.loads((run / "settings.json").read_text())
+    (tmp_path / "run" / "settings.json").write_text(json.dumps(settings | change))
+    with pytest.raises(UserError, match=r"settings\.json: does not "):
+        predict_table(tmp_path / "run", table, tmp_path / "out.csv", 0.5, print)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"names": []}, {"names": ["x", "x"]}, {"categories": [["a", "a"]]}, {"categorical": [True, False]}],
+)
+def test_columns_of_another_model_are_refused(table, run, tmp_path, change):
+    shutil.copytree(run, tmp_path / "run")
+    config = json.loads((run / "config.json").read_text())
+    config["columns"] |= change
+    (tmp_path / "run" / "config.json").write_text(json.dumps(config))
+    with pytest.raises(UserError, match=r"(config|settings)\.json|data\.csv: X holds text"):
+        predict_table(tmp_path / "run", table, tmp_path / "out.csv", 0.5, print)
+    settings = FitSettings(str(table), ("y", "other"), "kind", members=2, hypotheses=2, epochs=2)
+    with pytest.raises(UserError, match=r"config\.json"):
+        fit_table(settings, tmp_path / "run", progress=False)
+
+
 def test_a_run_has_model_measures_and_report_and_is_not_trained_again(table, run):
     before = {path.name: path.read_bytes() for path in run.iterdir() if path.is_file()}
     assert {"config.json", "model.safetensors", "metrics.json", "report.html", "settings.json"} <= set(before)

@@ -202,6 +202,8 @@ class Columns:
         lengths = {len(made.medians), len(gaps), len(standard.center), len(standard.scale)}
         if lengths != {numeric} or len(categories) != sum(categorical) or not (standard.scale > 0).all():
             raise ValueError("the columns do not fit together")
+        if any(len(set(each)) < len(each) for each in categories):
+            raise ValueError("the columns have a category twice")
         return made
 
 

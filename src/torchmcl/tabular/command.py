@@ -122,6 +122,7 @@ def _check_model(model: Any, X: Any, settings: FitSettings, out: Path) -> None:
     columns = [str(name) for name in getattr(model, "feature_names_in_", ())]
     if columns != list(X.columns) or model.model_.dim != len(settings.targets):
         raise UserError(f"{out / CONFIG}: is not of this table; remove it to train from the start")
+    _named(lambda: model._inputs(X), out / CONFIG)
     _check_calibrated(model, out / CONFIG)
 
 
@@ -165,11 +166,7 @@ def predict_table(
     if not 0 < coverage < 1:
         raise UserError(f"--coverage {coverage}: must be above 0 and below 1")
     model = MCLRegressor.load(run)
-    settings = read_json(run / SETTINGS)
-    if not isinstance(settings, dict) or not isinstance(settings.get("targets"), list):
-        raise UserError(f"{run / SETTINGS}: does not describe a run of `torchmcl fit`")
-    targets = [str(name) for name in settings["targets"]]
-    group = settings.get("group")
+    targets, group = _asked(run / SETTINGS, model)
     rows = 0
     read = [data, *(run / name for name in (CONFIG, WEIGHTS, SETTINGS))]
     known = _categories(model)
@@ -182,6 +179,25 @@ def predict_table(
         if not rows:
             raise UserError(f"{data}: holds no row")
     return rows
+
+
+def _asked(path: Path, model: Any) -> tuple[list[str], str | None]:
+    """The targets and the group that a model was made for."""
+    settings = read_json(path)
+    if not isinstance(settings, dict) or not isinstance(settings.get("targets"), list):
+        raise UserError(f"{path}: does not describe a run of `torchmcl fit`")
+    targets, group = settings["targets"], settings.get("group")
+    texts = all(isinstance(name, str) for name in [*targets, "" if group is None else group])
+    grouped = model.calibration_ is not None and model.calibration_.groups is not None
+    named = hasattr(model, "feature_names_in_")
+    if not (
+        texts
+        and named
+        and len(set(targets)) == len(targets) == model.model_.dim
+        and (group is not None) == grouped
+    ):
+        raise UserError(f"{path}: does not fit the model beside it, whose targets or group are others")
+    return targets, group
 
 
 def _predicted(model: Any, frame: Any, targets: list[str], group: str | None, coverage: float) -> Any:

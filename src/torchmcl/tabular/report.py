@@ -210,9 +210,10 @@ def _measured(
             "rmse": np.sqrt((error**2).mean()),
             "mae": np.abs(error).mean(),
         }
-        nll = np.mean(answer.nll(y)) + np.log(unit)
+        nll = answer.nll(y)
+        likelihood = None if nll is None else _finite(nll.mean() + np.log(unit))
         found = {name: _finite(value * unit) for name, value in lengths.items()}
-    return {**found, "nll": _finite(nll), "coverage": float(((low <= y) & (y <= high)).mean())}
+    return {**found, "nll": likelihood, "coverage": float(((low <= y) & (y <= high)).mean())}
 
 
 def _finite(value: Any) -> float | None:
