@@ -8,6 +8,7 @@ import re
 import shutil
 import time
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pandas as pd
@@ -459,6 +460,35 @@ def test_numbers_of_columns_that_are_not_there_are_refused(text, tmp_path):
     (folder / "index_features.txt").write_text(text)
     with pytest.raises(UserError, match=r"index_features\.txt: (must hold|is not a table of numbers)"):
         read_split(tmp_path, "tiny", 0)
+
+
+@pytest.mark.parametrize(
+    ("file", "text", "message"),
+    [
+        ("index_features.txt", "0\n1\n", r"index_features\.txt: names column 1, which is the target"),
+        ("index_test_0.txt", "1\n3\n", r"index_test_0\.txt: names row 1, which is a training row"),
+        ("data.txt", "1 2\n2 2\n3 2\n4 1\n", r"data\.txt: the target, column 1, must .* differ"),
+        ("data.txt", "1 2\n2 3\n3 1e155\n4 1\n", r"data\.txt: the target, column 1, must be at most 1e\+100"),
+    ],
+)
+def test_splits_that_measure_nothing_are_refused(file, text, message, tmp_path):
+    folder = tmp_path / "tiny" / "data"
+    folder.mkdir(parents=True)
+    contents = {"data": "1 2\n2 3\n3 4\n4 5\n", "index_features": "0", "index_target": "1",
+                "index_train_0": "0\n1\n2\n", "index_test_0": "3"}  # fmt: skip
+    for name, content in contents.items():
+        (folder / f"{name}.txt").write_text(content)
+    assert read_split(tmp_path, "tiny", 0).y_test.tolist() == [5]
+    (folder / file).write_text(text)
+    with pytest.raises(UserError, match=message):
+        read_split(tmp_path, "tiny", 0)
+
+
+@pytest.mark.parametrize("seed", [-1, 2**32])
+def test_a_seed_that_is_none_is_found_before_the_work(seed):
+    for settings in (partial(Study, "sets"), partial(FitSettings, "t.csv", ("y",))):
+        with pytest.raises(UserError, match="--seed must be 0 to 4294967295"):
+            settings(seed=seed)
 
 
 def test_ranks_and_ratios():

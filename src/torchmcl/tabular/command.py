@@ -24,7 +24,7 @@ from torchmcl.tabular.regressor import MCLRegressor
 from torchmcl.tabular.settings import check_settings
 from torchmcl.tabular.storage import CONFIG, WEIGHTS
 
-__all__ = ["FitSettings", "fit_table", "predict_table"]
+__all__ = ["FitSettings", "check_seed", "fit_table", "predict_table"]
 
 SHOWN = 3
 """Answers with probabilities that are written for each row."""
@@ -62,10 +62,19 @@ class FitSettings:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        if not 0 <= self.seed < 2**32:
-            raise UserError(f"--seed must be 0 to {2**32 - 1}, got {self.seed}")
+        check_seed(self.seed)
         if self.target_transform not in (None, "auto", "yeo-johnson"):
             raise UserError(f"--target-transform {self.target_transform}: must be auto or yeo-johnson")
+
+
+def check_seed(seed: int) -> None:
+    """Refuse a seed that NumPy does not take.
+
+    Args:
+        seed: Of a command.
+    """
+    if not 0 <= seed < 2**32:
+        raise UserError(f"--seed must be 0 to {2**32 - 1}, got {seed}")
 
 
 def fit_table(settings: FitSettings, out: Path, progress: bool = True) -> dict[str, Any]:
