@@ -52,6 +52,11 @@ def test_a_file_of_a_person_is_replaced_only_if_asked(tmp_path):
         with own_file(path, overwrite=overwrite) as temporary:
             temporary.write_text(text)
         assert path.read_text() == text
+    with (
+        pytest.raises(UserError, match="keeps the names of its files"),
+        own_file(tmp_path / LIST, overwrite=True),
+    ):
+        pass
     assert sorted(each.name for each in tmp_path.iterdir()) == [LIST, "a.csv", "data.csv"]
 
 

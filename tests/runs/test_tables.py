@@ -37,6 +37,14 @@ def test_every_form_has_every_cell_and_the_best_in_bold():
     assert "1.00 ± 0.50" in shown
 
 
+def test_nothing_in_a_name_is_a_command_for_the_terminal():
+    console = Console(width=100, file=io.StringIO())
+    escape = "\x1b[31m"
+    console.print(Table(escape, [Column(escape)], [Row(escape, [escape])], escape).terminal())
+    assert "\x1b" not in console.file.getvalue()
+    assert console.file.getvalue().count("\\x1b[31m") == 5
+
+
 def test_a_row_with_too_few_cells_is_named():
     with pytest.raises(ValueError, match="row 'x' has 0 cells, must have 1"):
         Table("", [Column("a")], [Row("x", [])])

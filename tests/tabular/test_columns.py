@@ -87,7 +87,7 @@ def test_what_is_refused(frame, message):
 
 def test_text_where_numbers_were():
     with pytest.raises(ValueError, match=r"X holds text \('many'\) in x, which held numbers in training"):
-        read_table(pd.DataFrame({"x": [1.0, "many"]}), (False,))
+        read_table(pd.DataFrame({"x": [1.0, "2.0", "many"]}), (False,))
 
 
 @given(arrays(float, st.integers(2, 20), elements=st.floats(-1e300, 1e300)))
@@ -119,6 +119,17 @@ def test_weights_act_as_repetitions():
         weighted_quantile(values, levels, weights.astype(float)),
         np.quantile(repeated, levels, method="inverted_cdf"),
     )
+
+
+def test_equal_keys_of_different_types_are_different_categories():
+    """Whatever the order of the rows is."""
+    cells = [1, True, 1.0, "a"]
+    for order in (cells, cells[::-1]):
+        labels = read_table(pd.DataFrame({"c": order})).labels[:, 0].tolist()
+        assert dict(zip(map(repr, order), labels, strict=True)) == {
+            "1": "1", "True": "True", "1.0": "1", "'a'": "a",
+        }  # fmt: skip
+    assert read_table(pd.DataFrame({"c": [np.float32(1), "a"]})).labels.tolist() == [["1"], ["a"]]
 
 
 def test_places_are_where_a_column_goes():

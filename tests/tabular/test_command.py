@@ -1,17 +1,21 @@
 """The commands `fit`, `predict` and `tables`: from a file to a file, and every mistake as one sentence."""
 
 import contextlib
+import gzip
 import json
 import random
 import re
 import shutil
 import time
+from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+import torch
 from playwright.sync_api import sync_playwright
 
 from foreign import mutate
@@ -19,10 +23,11 @@ from forks import execute
 from torchmcl import MCLRegressor
 from torchmcl.errors import UserError
 from torchmcl.runs.jobs import Local
+from torchmcl.tabular import drawing, scorers
 from torchmcl.tabular.command import FitSettings, fit_table, predict_table
 from torchmcl.tabular.files import pieces, read_frame
 from torchmcl.tabular.preparation import validated_table
-from torchmcl.tabular.report import _importance
+from torchmcl.tabular.report import _densities, _importance
 from torchmcl.tabular.sets import read_split
 from torchmcl.tabular.study import Study, study, summary
 
@@ -81,6 +86,43 @@ def test_a_model_of_another_table_is_not_taken_for_that_of_the_run(table, run, t
         )
 
 
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"targets": []},
+        {"targets": ["y"]},
+        {"targets": ["y", "y"]},
+        {"targets": ["y", None]},
+        {"targets": "y"},
+        {"group": None},
+        {"group": 5},
+        {"group": ["kind"]},
+    ],
+)
+def test_settings_that_do_not_fit_the_model_are_refused(table, run, tmp_path, change):
+    shutil.copytree(run, tmp_path / "run")
+    settings = json.loads((run / "settings.json").read_text())
+    (tmp_path / "run" / "settings.json").write_text(json.dumps(settings | change))
+    with pytest.raises(UserError, match=r"settings\.json: does not "):
+        predict_table(tmp_path / "run", table, tmp_path / "out.csv", 0.5, print)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"names": []}, {"names": ["x", "x"]}, {"categories": [["a", "a"]]}, {"categorical": [True, False]}],
+)
+def test_columns_of_another_model_are_refused(table, run, tmp_path, change):
+    shutil.copytree(run, tmp_path / "run")
+    config = json.loads((run / "config.json").read_text())
+    config["columns"] |= change
+    (tmp_path / "run" / "config.json").write_text(json.dumps(config))
+    with pytest.raises(UserError, match=r"(config|settings)\.json|data\.csv: X holds text"):
+        predict_table(tmp_path / "run", table, tmp_path / "out.csv", 0.5, print)
+    settings = FitSettings(str(table), ("y", "other"), "kind", members=2, hypotheses=2, epochs=2)
+    with pytest.raises(UserError, match=r"config\.json"):
+        fit_table(settings, tmp_path / "run", progress=False)
+
+
 def test_a_run_has_model_measures_and_report_and_is_not_trained_again(table, run):
     before = {path.name: path.read_bytes() for path in run.iterdir() if path.is_file()}
     assert {"config.json", "model.safetensors", "metrics.json", "report.html", "settings.json"} <= set(before)
@@ -114,6 +156,9 @@ def test_prediction_writes_one_line_for_each_row(table, run, tmp_path):
     with pytest.raises(UserError, match="the column 'x' is missing, which the model was trained on"):
         predict_table(run, tmp_path / "new.csv", tmp_path / "again.csv", 0.8, notes.append)
     assert not (tmp_path / "again.csv").exists()
+    for name in ("config.json", "model.safetensors", "settings.json"):
+        with pytest.raises(UserError, match="is read as well"):
+            predict_table(run, table, run / name, 0.8, notes.append, overwrite=True)
     for name, reason in (("new.csv", "is read as well"), ("own.csv", "was not written by this program")):
         (tmp_path / "own.csv").write_text("precious")
         before = (tmp_path / name).read_text()
@@ -126,8 +171,9 @@ def test_prediction_writes_one_line_for_each_row(table, run, tmp_path):
     ("changes", "message"),
     [
         ({"targets": ("z",)}, "has no column 'z'; it has x, kind, y, other"),
-        ({"targets": ("kind",)}, "the column 'kind' holds text, a target must hold numbers"),
-        ({"targets": ("x",)}, "line .* has no value for the target"),
+        ({"targets": ("kind",)}, r"the column 'kind' holds text \('.*'\), a target must hold numbers"),
+        ({"targets": ("x",)}, "row .* has no value for the target 'x'"),
+        ({"group": "y"}, "--group y: is a target"),
         ({"targets": ("y", "y")}, "'y' is named twice"),
         ({"group": "nothing"}, "has no column 'nothing'"),
         ({"test_fraction": 0.0}, "--test-fraction 0.0: must be above 0"),
@@ -149,7 +195,116 @@ def test_a_skewed_target_is_transformed_where_asked(table, tmp_path):
         str(table), ("y",), members=1, hypotheses=2, epochs=1, target_transform="yeo-johnson"
     )
     fit_table(settings, tmp_path / "run", progress=False)
-    assert MCLRegressor.load(tmp_path / "run").target_transform_ == "yeo-johnson"
+    model = MCLRegressor.load(tmp_path / "run")
+    assert model.target_transform_ == "yeo-johnson"
+    found = json.loads((tmp_path / "run" / "metrics.json").read_text())["outputs"]["y"]
+    frame = pd.read_csv(table)
+    held = frame.iloc[np.random.default_rng(0).permutation(150)[:30]]
+    X, y = held[["x", "kind", "other"]], held["y"]
+    assert found["model"]["crps"] == pytest.approx(-scorers.crps(model, X, y))
+    assert found["model"]["nll"] == pytest.approx(-scorers.log_likelihood(model, X, y))
+    assert found["model"]["mae"] == pytest.approx(np.abs(model.predict(X) - y).mean())
+    below = model.predict_dist(X).cdf(torch.from_numpy(y.to_numpy())[:, None]).numpy()
+    assert found["pit"] == pytest.approx(list(np.histogram(below, 10, (0, 1))[0] / 30))
+    (chart,) = _densities(model, X.iloc[:1], y.to_numpy()[:1], 0)
+    low, high = (float(each) for each in re.findall(r'middle">([^<]+)<', chart))
+    levels = model.predict_quantiles(X.iloc[:1], [0.001, 0.999]).to_numpy()[0]
+    assert [low, high] == pytest.approx(levels, rel=0.01)
+
+
+@pytest.mark.parametrize("scale", [1e155, 1e-200])
+def test_measures_follow_the_unit_of_the_target(table, tmp_path, scale):
+    frame = pd.read_csv(table)
+    settings = FitSettings("", ("y",), members=1, hypotheses=2, epochs=1)
+    found = []
+    for name, factor in (("plain", 1.0), ("scaled", scale)):
+        path = tmp_path / f"{name}.csv"
+        frame.assign(y=frame["y"] * factor).to_csv(path, index=False)
+        own = fit_table(replace(settings, data=str(path)), tmp_path / name, progress=False)
+        found.append(own["outputs"]["y"])
+    for kind in ("model", "marginal", "linear"):
+        plain, scaled = found[0][kind], found[1][kind]
+        for key in ("crps", "rmse", "mae"):
+            assert scaled[key] / scale == pytest.approx(plain[key], rel=1e-3)
+        assert scaled["nll"] - np.log(scale) == pytest.approx(plain["nll"], abs=0.01)
+
+
+def test_what_is_infinite_is_left_out_of_the_report(table, tmp_path):
+    frame = pd.read_csv(table)
+    frame.loc[np.random.default_rng(0).permutation(150)[0], "y"] = 1e200
+    frame.to_csv(tmp_path / "t.csv", index=False)
+    settings = FitSettings(str(tmp_path / "t.csv"), ("y", "other"), members=1, hypotheses=2, epochs=1)
+    found = fit_table(settings, tmp_path / "run", progress=False)
+    assert found["outputs"]["y"]["model"]["nll"] is None
+    assert found["outputs"]["y"]["model"]["rmse"] == pytest.approx(1e200 / 30**0.5)
+    assert "energy score" not in (tmp_path / "run" / "report.html").read_text()
+
+
+@pytest.mark.parametrize("kinds", [("01", "02", "A"), ("TRUE", "FALSE", "?"), ("1.50", "2", "A")])
+@pytest.mark.parametrize("rows", [None, 7])
+def test_a_category_is_the_same_text_in_every_file(tmp_path, monkeypatch, kinds, rows):
+    """Though all of a file, or of a piece of it, look like numbers or truth values."""
+    draw = np.random.default_rng(0)
+    frame = pd.DataFrame({"kind": draw.choice(kinds, 60), "y": draw.normal(size=60)})
+    frame.to_csv(tmp_path / "t.csv", index=False)
+    settings = FitSettings(str(tmp_path / "t.csv"), ("y",), members=1, hypotheses=2, epochs=2)
+    fit_table(settings, tmp_path / "run", progress=False)
+    new = frame[frame["kind"] != kinds[-1]]
+    new.to_csv(tmp_path / "n.csv", index=False)
+    monkeypatch.setattr("torchmcl.tabular.command.pieces", lambda path, text: pieces(path, rows, text))
+    predict_table(tmp_path / "run", tmp_path / "n.csv", tmp_path / "out.csv", 0.5, print)
+    model = MCLRegressor.load(tmp_path / "run")
+    assert model.predict(new[["kind"]]).std() > 0
+    np.testing.assert_allclose(pd.read_csv(tmp_path / "out.csv")["mean"], model.predict(new[["kind"]]))
+
+
+def test_names_that_are_numbers_are_found_again(tmp_path):
+    frame = pd.DataFrame(np.random.default_rng(0).normal(size=(60, 2)), columns=[0, 1])
+    frame.to_parquet(tmp_path / "t.parquet")
+    settings = FitSettings(str(tmp_path / "t.parquet"), ("1",), members=1, hypotheses=2, epochs=1)
+    fit_table(settings, tmp_path / "run", progress=False)
+    assert (
+        predict_table(tmp_path / "run", tmp_path / "t.parquet", tmp_path / "out.csv", 0.5, pytest.fail) == 60
+    )
+
+
+def test_a_group_is_the_same_beside_gaps(tmp_path):
+    draw = np.random.default_rng(0)
+    frame = pd.DataFrame({"g": draw.choice([1, 2, np.nan], 90), "x": draw.normal(size=90)})
+    frame.assign(y=frame["x"]).to_csv(tmp_path / "t.csv", index=False)
+    settings = FitSettings(str(tmp_path / "t.csv"), ("y",), "g", members=1, hypotheses=2, epochs=1)
+    fit_table(settings, tmp_path / "run", progress=False)
+    frame.to_csv(tmp_path / "n.csv", index=False)
+    frame.dropna().astype({"g": int}).to_csv(tmp_path / "whole.csv", index=False)
+    found = []
+    for name in ("n", "whole"):
+        predict_table(tmp_path / "run", tmp_path / f"{name}.csv", tmp_path / f"o{name}.csv", 0.5, print)
+        found.append(pd.read_csv(tmp_path / f"o{name}.csv"))
+    pd.testing.assert_frame_equal(found[0][frame["g"].notna()].reset_index(drop=True), found[1])
+
+
+def test_groups_that_nothing_calibrates_are_found_before_training(table, tmp_path):
+    frame = pd.read_csv(table).assign(g=range(150))
+    frame.to_csv(tmp_path / "t.csv", index=False)
+    with pytest.raises(UserError, match=r"t\.csv: --group g: too few rows of '\d+' to be among those"):
+        fit_table(FitSettings(str(tmp_path / "t.csv"), ("y",), "g"), tmp_path / "run", progress=False)
+    frame.assign(g=["a"] * 149 + ["b"]).to_csv(tmp_path / "t.csv", index=False)
+    with pytest.raises(UserError, match="--group g: too few rows of all but 'a'"):
+        fit_table(FitSettings(str(tmp_path / "t.csv"), ("y",), "g"), tmp_path / "run", progress=False)
+    assert not (tmp_path / "run").exists()
+
+
+def test_numbers_that_are_taken_for_categories_are_told(tmp_path):
+    frame = pd.DataFrame({"x": ["?", *map(str, range(59))], "code": ["1", "2", "A"] * 20, "y": range(60)})
+    frame.to_csv(tmp_path / "t.csv", index=False)
+    settings = FitSettings(str(tmp_path / "t.csv"), ("y",), members=1, hypotheses=2, epochs=1)
+    with pytest.warns(UserWarning, match="is taken for categories") as told:
+        fit_table(settings, tmp_path / "run", progress=False)
+    said = [str(each.message) for each in told if "is taken for categories" in str(each.message)]
+    assert said == [
+        f"{tmp_path / 't.csv'}: the column 'x' is taken for categories, because it holds '?' beside numbers: "
+        "leave out such cells and signs if it shall be numbers"
+    ]
 
 
 @pytest.mark.parametrize(
@@ -160,6 +315,9 @@ def test_a_skewed_target_is_transformed_where_asked(table, tmp_path):
         (b"\xef\xbb\xbfa\tb\n1\t2\n", {"a": [1], "b": [2]}),
         (b"a|b\n1|2\n", {"a": [1], "b": [2]}),
         (b"a;b\r1,5;x\r2,5;y\r", {"a": [1.5, 2.5], "b": ["x", "y"]}),
+        (b"a;b\n1.5;3,5 m\n2.5;4,5 m\n", {"a": [1.5, 2.5], "b": ["3,5 m", "4,5 m"]}),
+        (b"a;b\n1.234,5;x\n2;y\n", {"a": [1234.5, 2.0], "b": ["x", "y"]}),
+        (b"a;b\n1,5;1.5\n2,5;x\n", {"a": [1.5, 2.5], "b": ["1.5", "x"]}),
     ],
 )
 def test_delimiter_and_decimal_sign_are_detected(tmp_path, content, columns):
@@ -177,6 +335,18 @@ def test_delimiter_and_decimal_sign_are_detected(tmp_path, content, columns):
         ("t.csv", b"a,b\n1,2,3\n1,2,3\n", "its lines have more fields than its header"),
         ("t.csv", b"a;y;y\n1;2;3\n", "has two columns named 'y'"),
         ("t.csv", b'"a,b","a,b"\n1,2\n', "has two columns named 'a,b'"),
+        ("t.csv", b"\n\na;y;y\n1;2;3\n", "has two columns named 'y'"),
+        (
+            "t.csv",
+            b"a;b\n1,5;1.234\n2,5;999\n",
+            "the column 'b' holds '1.234', whose point may be a decimal sign",
+        ),
+        ("t.csv.gz", b"a,b\n1,2\n", r"t\.csv\.gz: cannot be read \(Not a gzipped file"),
+        ("t.csv.gz", gzip.compress(b"a,b\n1,2\n" * 99, mtime=0)[:-9], r"t\.csv\.gz: cannot be read"),
+        ("t.csv.bz2", b"a,b\n", r"t\.csv\.bz2: cannot be read"),
+        ("t.csv.xz", b"a,b\n", r"t\.csv\.xz: cannot be read"),
+        ("t.csv.zip", b"a,b\n", r"t\.csv\.zip: cannot be read"),
+        ("t.csv.tar", b"a,b\n", r"t\.csv\.tar: cannot be read"),
         ("t.parquet", b"a,b\n", "is not a Parquet file"),
     ],
 )
@@ -184,6 +354,17 @@ def test_broken_files_are_named(tmp_path, name, content, message):
     (tmp_path / name).write_bytes(content)
     with pytest.raises(UserError, match=message):
         read_frame(tmp_path / name)
+
+
+def test_compressed_files_are_read_as_others_are(tmp_path, monkeypatch):
+    frame = pd.DataFrame({"a": [1.5, 2.5], "b": ["x", "y"]})
+    for suffix in ("gz", "bz2", "xz", "zip"):
+        frame.to_csv(tmp_path / f"t.csv.{suffix}", index=False, sep=";", decimal=",")
+        pd.testing.assert_frame_equal(read_frame(tmp_path / f"t.csv.{suffix}"), frame)
+    monkeypatch.setattr("torchmcl.tabular.files.MOST_CONTENT", 2**21)
+    (tmp_path / "t.csv.gz").write_bytes(gzip.compress(b"a,b\n" + b"1,2\n" * 2**20))
+    with pytest.raises(UserError, match=r"t\.csv\.gz: has more than 2097152 bytes of content"):
+        read_frame(tmp_path / "t.csv.gz")
 
 
 def test_a_small_file_that_announces_a_large_table_is_refused(tmp_path):
@@ -218,6 +399,11 @@ def test_the_page_needs_nothing_else(run):
     text = (run / "report.html").read_text(encoding="utf-8")
     assert not re.findall(r"""(?:src|href)=["'](?!data:)""", text)
     assert "<i>" not in text
+
+
+def test_no_control_character_is_in_the_page():
+    page = drawing.page("\x1b[31m", drawing.figure("\x1b]0;\x07", drawing.horizontal([("\x00", 1.0)])))
+    assert not re.findall(r"[\x00-\x08\x0b-\x1f]", page)
 
 
 @browser_needed
@@ -284,6 +470,35 @@ def test_numbers_of_columns_that_are_not_there_are_refused(text, tmp_path):
     (folder / "index_features.txt").write_text(text)
     with pytest.raises(UserError, match=r"index_features\.txt: (must hold|is not a table of numbers)"):
         read_split(tmp_path, "tiny", 0)
+
+
+@pytest.mark.parametrize(
+    ("file", "text", "message"),
+    [
+        ("index_features.txt", "0\n1\n", r"index_features\.txt: names column 1, which is the target"),
+        ("index_test_0.txt", "1\n3\n", r"index_test_0\.txt: names row 1, which is a training row"),
+        ("data.txt", "1 2\n2 2\n3 2\n4 1\n", r"data\.txt: the target, column 1, must .* differ"),
+        ("data.txt", "1 2\n2 3\n3 1e155\n4 1\n", r"data\.txt: the target, column 1, must be at most 1e\+100"),
+    ],
+)
+def test_splits_that_measure_nothing_are_refused(file, text, message, tmp_path):
+    folder = tmp_path / "tiny" / "data"
+    folder.mkdir(parents=True)
+    contents = {"data": "1 2\n2 3\n3 4\n4 5\n", "index_features": "0", "index_target": "1",
+                "index_train_0": "0\n1\n2\n", "index_test_0": "3"}  # fmt: skip
+    for name, content in contents.items():
+        (folder / f"{name}.txt").write_text(content)
+    assert read_split(tmp_path, "tiny", 0).y_test.tolist() == [5]
+    (folder / file).write_text(text)
+    with pytest.raises(UserError, match=message):
+        read_split(tmp_path, "tiny", 0)
+
+
+@pytest.mark.parametrize("seed", [-1, 2**32])
+def test_a_seed_that_is_none_is_found_before_the_work(seed):
+    for settings in (partial(Study, "sets"), partial(FitSettings, "t.csv", ("y",))):
+        with pytest.raises(UserError, match="--seed must be 0 to 4294967295"):
+            settings(seed=seed)
 
 
 def test_ranks_and_ratios():

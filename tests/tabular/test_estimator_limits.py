@@ -145,11 +145,35 @@ def test_calibrated_on_fresh_rows_the_coverage_is_that_of_the_rows():
         model.calibrate(X, Y, groups=["a"] * 60)
 
 
+def test_a_group_is_the_same_as_a_number_with_a_point():
+    model = small().fit(X, Y).calibrate(X, Y, groups=[1, 2, 2] * 20)
+    ends = [model.predict_interval(X, 0.5, groups=kind([1, 2, 2] * 20)) for kind in (np.array, pd.Series)]
+    again = model.predict_interval(X, 0.5, groups=np.array([1.0, 2.0, 2.0] * 20))
+    np.testing.assert_array_equal(again, ends[0])
+    np.testing.assert_array_equal(again, ends[1])
+
+
+def test_a_region_takes_one_target_for_each_row():
+    region = small().fit(X, Y).predict_region(X, 0.5)
+    np.testing.assert_array_equal(region.contains(Y), region.contains(Y[:, None]))
+    for wrong in (Y[:3], Y[None], np.stack([Y, Y], 1), np.where(Y[0] == Y, np.nan, Y), ["a"] * 60, None):
+        with pytest.raises((ValueError, TypeError), match=r"\by\b"):
+            region.contains(wrong)
+
+
+def test_scorers_name_an_estimator_that_has_no_distribution():
+    other = TransformedTargetRegressor(small(), func=np.sinh, inverse_func=np.arcsinh).fit(X, Y)
+    for score in (scorers.crps, scorers.log_likelihood, scorers.interval_score):
+        with pytest.raises(TypeError, match=r"estimator must be an MCLRegressor.* got TransformedTarget"):
+            score(other, X, Y)
+
+
 def test_tools_of_scikit_learn():
     search = GridSearchCV(
         small(), {"n_hypotheses": [1, 2]}, scoring=scorers.crps, cv=2, error_score="raise"
     ).fit(X, Y)
     assert search.best_score_ < 0
+    assert scorers.crps(search, X, Y) == scorers.crps(search.best_estimator_, X, Y)
     pipeline = make_pipeline(ColumnTransformer([("all", StandardScaler(), [0, 1])]), small()).fit(X, Y)
     assert np.isfinite(scorers.log_likelihood(pipeline, X, Y))
     assert cross_val_predict(small(), X, Y, cv=2).shape == (60,)

@@ -108,7 +108,8 @@ def tables(
     settings = Study(str(data), tuple(sets or ()), splits, methods, seed)
     for written in study(settings, out, place(on, address, workers)):
         if written.suffix == ".md":
-            print(written.read_text(encoding="utf-8"))
+            for line in written.read_text(encoding="utf-8").splitlines():
+                say(line)
         say(written)
 
 

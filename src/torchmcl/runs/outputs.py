@@ -49,6 +49,8 @@ def own_file(path: str | Path, *, overwrite: bool = False, inputs: Iterable[Path
         The temporary path.
     """
     path = Path(path)
+    if path.name == LIST:
+        raise UserError(f"{path}: is where this program keeps the names of its files, choose another file")
     for each in inputs:
         if path.exists() and path.samefile(each):
             raise UserError(f"{path}: is read as well, choose another file")

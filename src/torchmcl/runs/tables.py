@@ -11,6 +11,7 @@ from rich.box import SIMPLE_HEAD
 from rich.table import Table as RichTable
 from rich.text import Text
 
+from torchmcl.errors import printable
 from torchmcl.runs.files import write_text
 
 __all__ = ["Cell", "Column", "Row", "Table", "write_tables"]
@@ -144,11 +145,13 @@ class Table:
 
     def terminal(self) -> RichTable:
         """For `rich.console.Console.print`; names are shown as they are, never as markup."""
-        table = RichTable(title=Text(self.title), box=SIMPLE_HEAD, padding=(0, 0, 0, 1), pad_edge=False)
+        table = RichTable(
+            title=Text(printable(self.title)), box=SIMPLE_HEAD, padding=(0, 0, 0, 1), pad_edge=False
+        )
         for index, heading in enumerate(self.headings):
-            table.add_column(Text(heading), justify="right" if index else "left")
+            table.add_column(Text(printable(heading)), justify="right" if index else "left")
         for cells in self.texts():
-            table.add_row(*(Text(text, style="bold" if bold else "") for text, bold in cells))
+            table.add_row(*(Text(printable(text), style="bold" if bold else "") for text, bold in cells))
         return table
 
     def markdown(self) -> str:

@@ -13,7 +13,17 @@ from sklearn.preprocessing import OneHotEncoder
 
 from torchmcl.tabular.scaling import Standard, limit
 
-__all__ = ["Columns", "Table", "is_frame", "read_table"]
+__all__ = [
+    "Columns",
+    "Table",
+    "as_labels",
+    "first_text",
+    "group_labels",
+    "is_frame",
+    "is_text",
+    "read_numbers",
+    "read_table",
+]
 
 Array = NDArray[np.float64]
 MOST_CATEGORIES = 50
@@ -75,9 +85,9 @@ def read_table(X: Any, categorical: Sequence[bool] | None = None) -> Table:
         _refuse_dates(name, column)
         _refuse_cells(name, column)
     if categorical is None:
-        categorical = [_is_categorical(column) for column in columns]
+        categorical = [is_text(column) for column in columns]
     kinds = tuple(zip(names, columns, categorical, strict=True))
-    floats = [_numbers(name, column) for name, column, text in kinds if not text]
+    floats = [read_numbers(name, column) for name, column, text in kinds if not text]
     labels = [_labels(column) for _, column, text in kinds if text]
     table = Table(
         names, tuple(categorical), _stack(floats, len(X), np.float64), _stack(labels, len(X), object)
@@ -192,6 +202,8 @@ class Columns:
         lengths = {len(made.medians), len(gaps), len(standard.center), len(standard.scale)}
         if lengths != {numeric} or len(categories) != sum(categorical) or not (standard.scale > 0).all():
             raise ValueError("the columns do not fit together")
+        if any(len(set(each)) < len(each) for each in categories):
+            raise ValueError("the columns have a category twice")
         return made
 
 
@@ -206,7 +218,50 @@ def _stack(columns: list[Any], rows: int, dtype: Any) -> Any:
     return np.stack(columns, axis=1) if columns else np.empty((rows, 0), dtype=dtype)
 
 
-def _is_categorical(column: Any) -> bool:
+def as_labels(cells: Any, known: Sequence[str]) -> Any:
+    """Cells of a CSV file as the categories of a table that had numbers where the file has their text.
+
+    Args:
+        cells: A column of text of a DataFrame, with gaps.
+        known: The categories.
+
+    Example:
+        >>> import pandas as pd
+        >>> as_labels(pd.Series(["01", "2.0"]), ["01", "2"]).tolist()
+        ['01', '2']
+    """
+    found = {}
+    for cell in set(cells.dropna()) - set(known):
+        try:
+            found[cell] = _label(float(cell))
+        except ValueError:
+            continue
+    return cells.replace({cell: label for cell, label in found.items() if label in known})
+
+
+def group_labels(groups: Any) -> NDArray[Any]:
+    """Groups as text; a whole number is the same group with and without a decimal point, and all gaps are one.
+
+    Args:
+        groups: One for each row.
+
+    Example:
+        >>> group_labels([1.0, 2, None]).tolist()
+        ['1', '2', 'nan']
+    """
+    values = np.asarray(groups)
+    if values.dtype.kind in "fO":
+        labels = _labels(values)
+        values = np.where(labels == MISSING, "nan", labels)
+    return values.astype(str)
+
+
+def is_text(column: Any) -> bool:
+    """Whether the cells of a column are categories: a category of pandas, or text that is not a number in each cell.
+
+    Args:
+        column: Of a table.
+    """
     if getattr(column.dtype, "name", "") == "category":
         return True
     if column.dtype.kind in "buif" and not _is_extension(column):
@@ -222,13 +277,33 @@ def _is_extension(column: Any) -> bool:
     return not isinstance(column.dtype, np.dtype)
 
 
-def _numbers(name: str, column: Any) -> Array:
+def read_numbers(name: str, column: Any) -> Array:
+    """A column as numbers, with NaN for gaps.
+
+    Args:
+        name: Of the column.
+        column: Of a table.
+    """
     try:
         return _to_floats(column)
     except (ValueError, TypeError):
-        text = next((each for each in column if isinstance(each, str)), None)
+        text = first_text(column)
         shown = "" if text is None else f" ({text[:40]!r})"
         raise ValueError(f"X holds text{shown} in {name}, which held numbers in training") from None
+
+
+def first_text(column: Any) -> str | None:
+    """The first text of a column that is not a number, or `None`.
+
+    Args:
+        column: Of a table.
+    """
+    for each in column:
+        try:
+            float(each if isinstance(each, str) else 0)
+        except ValueError:
+            return str(each)
+    return None
 
 
 def _to_floats(column: Any) -> Array:
@@ -246,10 +321,14 @@ def _labels(column: Any) -> NDArray[np.object_]:
     values = np.asarray(column, dtype=object)
     found: dict[Any, str] = {}
     try:
-        for each in set(values.tolist()):
-            found[each] = _label(each)
+        # 1, 1.0 and True are the same key.
+        for kind, each in {(type(each), each) for each in values.tolist()}:
+            found[kind, each] = _label(each)
         return np.array(
-            [MISSING if _is_na(each) or each != each else found[each] for each in values.tolist()],
+            [
+                MISSING if _is_na(each) or each != each else found[type(each), each]
+                for each in values.tolist()
+            ],
             dtype=object,
         )
     except TypeError:
@@ -260,7 +339,7 @@ def _labels(column: Any) -> NDArray[np.object_]:
 def _label(value: Any) -> str:
     if value is None or _is_na(value) or value != value:
         return MISSING
-    if isinstance(value, float) and value.is_integer():
+    if isinstance(value, float | np.floating) and value.is_integer():
         # A column of whole numbers is read as decimal ones where a gap is among them.
         return str(int(value))
     return str(value)

@@ -1,6 +1,8 @@
 """What the commands `fit` and `predict` do."""
 
 import hashlib
+import re
+import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from functools import partial
@@ -16,16 +18,21 @@ from torchmcl.runs.outputs import own_file
 from torchmcl.runs.records import provenance
 from torchmcl.sharing.cards import write_card
 from torchmcl.tabular.cards import regressor_card
+from torchmcl.tabular.columns import as_labels, first_text, group_labels, is_text, read_numbers
 from torchmcl.tabular.files import pieces, read_frame
 from torchmcl.tabular.regressor import MCLRegressor
 from torchmcl.tabular.settings import check_settings
 from torchmcl.tabular.storage import CONFIG, WEIGHTS
 
-__all__ = ["FitSettings", "fit_table", "predict_table"]
+__all__ = ["FitSettings", "check_seed", "fit_table", "predict_table"]
 
 SHOWN = 3
 """Answers with probabilities that are written for each row."""
 LEAST_ROWS = 20
+MANY = 20
+"""Different cells of a column of which one would expect that they are numbers, if most look like them."""
+NUMBER = re.compile(r"[^\w]{0,3}\d[\d.,'\u2019 _\u00a0\u202f]*([eE][-+]?\d+)?\s*[^\w]{0,2}")
+"""A number as people write it: with signs of currency and percent, and anything between thousands."""
 
 
 @dataclass(frozen=True)
@@ -55,10 +62,19 @@ class FitSettings:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        if not 0 <= self.seed < 2**32:
-            raise UserError(f"--seed must be 0 to {2**32 - 1}, got {self.seed}")
+        check_seed(self.seed)
         if self.target_transform not in (None, "auto", "yeo-johnson"):
             raise UserError(f"--target-transform {self.target_transform}: must be auto or yeo-johnson")
+
+
+def check_seed(seed: int) -> None:
+    """Refuse a seed that NumPy does not take.
+
+    Args:
+        seed: Of a command.
+    """
+    if not 0 <= seed < 2**32:
+        raise UserError(f"--seed must be 0 to {2**32 - 1}, got {seed}")
 
 
 def fit_table(settings: FitSettings, out: Path, progress: bool = True) -> dict[str, Any]:
@@ -78,6 +94,8 @@ def fit_table(settings: FitSettings, out: Path, progress: bool = True) -> dict[s
     frame = read_frame(path)
     X, y, groups = _columns(frame, settings, path)
     train, calibration, test = _parts(len(frame), settings)
+    if groups is not None:
+        _check_groups(groups[calibration], groups[test], settings, path)
     _named(lambda: check_settings(_estimator(settings)), path)
     stored = {
         **asdict(settings),
@@ -104,6 +122,7 @@ def fit_table(settings: FitSettings, out: Path, progress: bool = True) -> dict[s
         write_text(out / "report.html", report(model, found, X.iloc[test], y[test], own, settings, path.name))
         write_card(out, regressor_card(model, *_card_measures(found, path.name), settings.targets))
         write_json(out / METRICS, {**found, "provenance": provenance()})
+    _note_texts(X, path)
     return found
 
 
@@ -112,6 +131,7 @@ def _check_model(model: Any, X: Any, settings: FitSettings, out: Path) -> None:
     columns = [str(name) for name in getattr(model, "feature_names_in_", ())]
     if columns != list(X.columns) or model.model_.dim != len(settings.targets):
         raise UserError(f"{out / CONFIG}: is not of this table; remove it to train from the start")
+    _named(lambda: model._inputs(X), out / CONFIG)
     _check_calibrated(model, out / CONFIG)
 
 
@@ -131,6 +151,7 @@ def _card_measures(found: dict[str, Any], name: str) -> tuple[dict[str, float], 
         f"{label} of {target}" if several else label: own["model"][key]
         for target, own in found["outputs"].items()
         for key, label in CARD_MEASURES.items()
+        if own["model"][key] is not None
     }
     return numbers, f"{found['rows']['test']} held-out rows of {name}"
 
@@ -154,15 +175,13 @@ def predict_table(
     if not 0 < coverage < 1:
         raise UserError(f"--coverage {coverage}: must be above 0 and below 1")
     model = MCLRegressor.load(run)
-    settings = read_json(run / SETTINGS)
-    if not isinstance(settings, dict) or not isinstance(settings.get("targets"), list):
-        raise UserError(f"{run / SETTINGS}: does not describe a run of `torchmcl fit`")
-    targets = [str(name) for name in settings["targets"]]
-    group = settings.get("group")
+    targets, group = _asked(run / SETTINGS, model)
     rows = 0
-    with own_file(out, overwrite=overwrite, inputs=[data]) as temporary:
+    read = [data, *(run / name for name in (CONFIG, WEIGHTS, SETTINGS))]
+    known = _categories(model)
+    with own_file(out, overwrite=overwrite, inputs=read) as temporary:
         with temporary.open("w", encoding="utf-8", newline="") as stream:
-            for frame in _checked(pieces(data), model, group, targets, data, note):
+            for frame in _checked(pieces(data, text=known), model, group, targets, data, note):
                 table = _named(partial(_predicted, model, frame, targets, group, coverage), data)
                 table.to_csv(stream, header=rows == 0, index=False)
                 rows += len(table)
@@ -171,11 +190,33 @@ def predict_table(
     return rows
 
 
+def _asked(path: Path, model: Any) -> tuple[list[str], str | None]:
+    """The targets and the group that a model was made for."""
+    settings = read_json(path)
+    if not isinstance(settings, dict) or not isinstance(settings.get("targets"), list):
+        raise UserError(f"{path}: does not describe a run of `torchmcl fit`")
+    targets, group = settings["targets"], settings.get("group")
+    texts = all(isinstance(name, str) for name in [*targets, "" if group is None else group])
+    grouped = model.calibration_ is not None and model.calibration_.groups is not None
+    named = hasattr(model, "feature_names_in_")
+    if not (
+        texts
+        and named
+        and len(set(targets)) == len(targets) == model.model_.dim
+        and (group is not None) == grouped
+    ):
+        raise UserError(f"{path}: does not fit the model beside it, whose targets or group are others")
+    return targets, group
+
+
 def _predicted(model: Any, frame: Any, targets: list[str], group: str | None, coverage: float) -> Any:
     import pandas as pd
 
+    for name, labels in _categories(model).items():
+        if frame[name].dtype == object:
+            frame[name] = as_labels(frame[name], labels)
     inputs = model._inputs(frame[list(model.feature_names_in_)])
-    groups = None if group is None else frame[group].astype(str).to_numpy()
+    groups = None if group is None else group_labels(frame[group])
     ends = model._interval_levels(coverage, groups, len(inputs))
     levels = np.insert(ends, 1, 0.5, axis=1)
     # Merged to a few, so that they are different answers, and the probabilities of all of them sum to 1.
@@ -185,6 +226,13 @@ def _predicted(model: Any, frame: Any, targets: list[str], group: str | None, co
         for rows, part in model.model_.parts(inputs)
     ]
     return pd.concat([pd.DataFrame(part) for part in parts])
+
+
+def _categories(model: Any) -> dict[str, tuple[str, ...]]:
+    """The columns that held text in training, whose cells are text in each later file, and their categories."""
+    columns, names = model.model_.columns, model.feature_names_in_
+    texts = (name for name, text in zip(names, columns.categorical, strict=True) if text)
+    return dict(zip(texts, columns.categories, strict=True))
 
 
 def _columns_of(mean: Any, std: Any, quantiles: Any, answers: Any, targets: list[str]) -> dict[str, Any]:
@@ -224,7 +272,6 @@ def _checked(
 
 
 def _columns(frame: Any, settings: FitSettings, path: Path) -> tuple[Any, Any, Any]:
-    frame.columns = [str(name) for name in frame.columns]
     for name in (*settings.targets, *([settings.group] if settings.group else [])):
         if name not in frame.columns:
             raise UserError(f"{path}: has no column {name!r}; it has {', '.join(list(frame.columns)[:20])}")
@@ -232,21 +279,65 @@ def _columns(frame: Any, settings: FitSettings, path: Path) -> tuple[Any, Any, A
         raise UserError("--target: name a column")
     if len(set(settings.targets)) < len(settings.targets):
         raise UserError(f"--target: {settings.targets[0]!r} is named twice")
+    if settings.group in settings.targets:
+        raise UserError(f"--group {settings.group}: is a target, choose another column")
     for name in settings.targets:
-        if frame[name].dtype.kind not in "buif":
-            raise UserError(f"{path}: the column {name!r} holds text, a target must hold numbers")
-    empty = frame[list(settings.targets)].isna().any(axis=1)
-    if empty.any():
-        line = int(np.flatnonzero(empty)[0]) + 2
-        raise UserError(f"{path}: line {line} has no value for the target, remove such rows")
+        frame[name] = _target(frame[name], name, path)
+    for name, column in frame[list(settings.targets)].items():
+        for wrong, what in ((column.isna(), "has no value for"), (np.isinf(column), "has infinity as")):
+            if wrong.any():
+                row = int(np.flatnonzero(wrong)[0]) + 1
+                raise UserError(f"{path}: row {row} {what} the target {name!r}, remove such rows")
     others = [name for name in frame.columns if name not in settings.targets]
     if not others:
         raise UserError(f"{path}: has no column beside the target")
     y = frame[list(settings.targets)].to_numpy(dtype=np.float64)
-    groups = None if settings.group is None else frame[settings.group].astype(str).to_numpy()
+    groups = None if settings.group is None else group_labels(frame[settings.group])
     if groups is not None and len(set(groups)) < 2:
         raise UserError(f"--group {settings.group}: the column holds one group only")
     return frame[others], (y[:, 0] if y.shape[1] == 1 else y), groups
+
+
+def _target(column: Any, name: str, path: Path) -> Any:
+    """A target as numbers; those that a file has as text or as decimals are numbers as well."""
+    if column.dtype.kind in "buif":
+        return column
+    if column.dtype.kind in "mM":
+        raise UserError(f"{path}: the column {name!r} holds dates, a target must hold numbers")
+    try:
+        return read_numbers(name, column.astype(object).where(column.notna(), None))
+    except ValueError:
+        text = first_text(column.dropna())
+        shown = "" if text is None else f" ({text[:40]!r})"
+        raise UserError(
+            f"{path}: the column {name!r} holds text{shown}, a target must hold numbers"
+        ) from None
+
+
+def _note_texts(X: Any, path: Path) -> None:
+    """Tell of columns that seem to be numbers, and are categories because of some cells or signs."""
+    for name, column in X.items():
+        if column.dtype != object or not is_text(column):
+            continue
+        cells = set(column.dropna().astype(str))
+        if len(cells) >= MANY and sum(NUMBER.fullmatch(cell) is not None for cell in cells) >= len(cells) / 2:
+            warnings.warn(
+                f"{path}: the column {name!r} is taken for categories, because it holds {first_text(column)!r:.40} "
+                "beside numbers: leave out such cells and signs if it shall be numbers",
+                UserWarning,
+                stacklevel=2,
+            )
+
+
+def _check_groups(calibration: Any, test: Any, settings: FitSettings, path: Path) -> None:
+    """Find before the training what calibration and report by group cannot be done with."""
+    missing = sorted(set(test) - set(calibration))
+    if missing or len(set(calibration)) < 2:
+        which = repr(str(missing[0])) if missing else f"all but {str(calibration[0])!r}"
+        raise UserError(
+            f"{path}: --group {settings.group}: too few rows of {which} to be among those that calibrate; "
+            "join small groups, or leave --group out"
+        )
 
 
 def _parts(rows: int, settings: FitSettings) -> tuple[Any, Any, Any]:

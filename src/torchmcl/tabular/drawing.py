@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from torchmcl.errors import printable
 from torchmcl.runs.tables import Table
 
 __all__ = ["bars", "density", "figure", "horizontal", "intervals", "page", "reliability", "shares", "table"]
@@ -41,8 +42,9 @@ def page(title: str, body: str) -> str:
     return (
         '<!doctype html><html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
-        f'<link rel="icon" href="data:,"><title>{html.escape(title)}</title><style>{STYLE}</style></head>'
-        f"<body><main>{body}</main></body></html>\n"
+        f'<link rel="icon" href="data:,"><title>{html.escape(printable(title))}</title><style>{STYLE}</style></head>'
+        # Control characters are not allowed in HTML, and are commands for a terminal that prints the file.
+        f"<body><main>{printable(body)}</main></body></html>\n"
     )
 
 

@@ -3,8 +3,13 @@
 import csv
 import io
 import re
+import tarfile
+import zipfile
+import zlib
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
+from lzma import LZMAError
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +21,24 @@ ROWS = 20_000
 """Rows of a piece."""
 MOST_CELLS = 250_000_000
 """Of a table that is read at once: Parquet packs equal values, so that a small file may hold more than the memory."""
+UNREADABLE = (
+    OSError,
+    EOFError,
+    RuntimeError,
+    ImportError,
+    zlib.error,
+    zipfile.BadZipFile,
+    tarfile.TarError,
+    LZMAError,
+)
+"""What reading a compressed file raises where it is damaged, encrypted, or of a kind that is not installed."""
 HEAD = 2**16
 DELIMITERS = ",;\t|"
-DECIMAL_COMMA = re.compile(r"(?<![\d,])-?\d+,\d+(?![\d,])")
+DECIMAL_COMMA = re.compile(r"\s*[-+]?(\d{1,3}(\.\d{3})+|\d+),\d+\s*")
+WITH_COMMA = re.compile(r"\s*[-+]?(\d{1,3}(\.\d{3})+|\d+)(,\d+)?\s*")
+"""A number of a file with decimal commas, with or without points between thousands."""
+MOST_CONTENT = 2**30
+"""Bytes of a compressed file that is read at once."""
 
 
 def read_frame(path: Path) -> Any:
@@ -39,18 +59,20 @@ def read_frame(path: Path) -> Any:
     return frame
 
 
-def pieces(path: Path, rows: int | None = ROWS) -> Iterator[Any]:
-    """The table in pieces, as DataFrames whose index goes on from piece to piece.
+def pieces(path: Path, rows: int | None = ROWS, text: Collection[str] = ()) -> Iterator[Any]:
+    """The table in pieces, as DataFrames whose index goes on from piece to piece and whose columns have text as names.
 
     Args:
         path: CSV, or Parquet by its suffix.
         rows: Of a piece; `None` for one piece.
+        text: Columns of a CSV file whose cells are text, also where they look like numbers.
     """
     if not path.is_file():
         raise UserError(f"{path}: there is no such file")
-    read = _parquet if path.suffix.lower() in (".parquet", ".pq") else _csv
-    for frame in read(path, rows):
-        _check_names(path, [str(name) for name in frame.columns])
+    parquet = path.suffix.lower() in (".parquet", ".pq")
+    for frame in _parquet(path, rows) if parquet else _csv(path, rows, text):
+        frame.columns = [str(name) for name in frame.columns]
+        _check_names(path, list(frame.columns))
         yield frame
 
 
@@ -60,29 +82,31 @@ def _check_names(path: Path, names: list[str]) -> None:
         raise UserError(f"{path}: has two columns named {twice!r}")
 
 
-def _csv(path: Path, rows: int | None) -> Iterator[Any]:
+def _csv(path: Path, rows: int | None, text: Collection[str]) -> Iterator[Any]:
     import pandas as pd
 
-    head = _head(path)
-    delimiter = _delimiter(head)
-    names = next(csv.reader(io.StringIO(head), delimiter=delimiter), [])
-    # pandas would give the second of two columns another name. The last name of a long header may be cut.
-    _check_names(path, names if "\n" in head else names[:-1])
-    comma = delimiter != "," and bool(DECIMAL_COMMA.search(head.partition("\n")[2]))
-    options: dict[str, Any] = {"sep": delimiter, "decimal": "," if comma else ".", "encoding": "utf-8-sig"}
     try:
+        delimiter, comma = _signs(path, _head(path, rows is None))
+        options: dict[str, Any] = {
+            "sep": delimiter,
+            "decimal": "," if comma else ".",
+            "encoding": "utf-8-sig",
+        }
+        options["dtype"] = dict.fromkeys(text, str)
         # A column keeps one type from piece to piece only if it is not guessed in parts.
         with pd.read_csv(path, chunksize=rows or 10**9, low_memory=False, **options) as reader:
             for frame in reader:
                 if not isinstance(frame.index, pd.RangeIndex):
                     raise UserError(f"{path}: its lines have more fields than its header")
-                yield frame
+                yield _without_points(path, frame, text) if comma else frame
     except UserError:
         raise
     except UnicodeDecodeError:
         raise UserError(f"{path}: line {_broken_line(path)} is not UTF-8 text") from None
     except pd.errors.EmptyDataError:
         raise UserError(f"{path}: is empty") from None
+    except UNREADABLE as error:
+        raise UserError(f"{path}: cannot be read ({_first_line(error)})") from None
     except (pd.errors.ParserError, csv.Error, OverflowError, ValueError) as error:
         reason = str(error).replace("Error tokenizing data. C error: ", "").strip().splitlines()[0]
         raise UserError(f"{path}: is not a table ({reason})") from None
@@ -118,9 +142,62 @@ def _first_line(error: Exception) -> str:
     return (str(error).splitlines() or [type(error).__name__])[0]
 
 
-def _head(path: Path) -> str:
-    with path.open("rb") as stream:
-        text = stream.read(HEAD).decode("utf-8-sig", errors="replace")
+def _signs(path: Path, head: str) -> tuple[str, bool]:
+    """The delimiter, and whether numbers have decimal commas."""
+    delimiter = _delimiter(head)
+    lines = [line for line in csv.reader(io.StringIO(head), delimiter=delimiter) if line]
+    names = lines[0] if lines else []
+    # pandas would give the second of two columns another name. The last name of a long header may be cut.
+    _check_names(path, names if "\n" in head else names[:-1])
+    cells = [cell for line in lines[1:] for cell in line]
+    # So may be the last cell. Only whole cells count: a text may hold numbers as well.
+    whole = cells if head.endswith("\n") else cells[:-1]
+    return delimiter, delimiter != "," and any(map(DECIMAL_COMMA.fullmatch, whole or cells))
+
+
+def _without_points(path: Path, frame: Any, text: Collection[str]) -> Any:
+    """Numbers of a file with decimal commas that have points between thousands, which pandas takes for text."""
+    for name, column in frame.items():
+        cells = [] if column.dtype != object or name in text else list(set(column.dropna()))
+        if not cells or not all(isinstance(cell, str) and WITH_COMMA.fullmatch(cell) for cell in cells):
+            continue
+        if not any("," in cell for cell in cells):
+            example = next(cell for cell in cells if "." in cell)
+            raise UserError(
+                f"{path}: the column {name!r} holds {example!r}, whose point may be a decimal sign or be between "
+                "thousands, for other columns have decimal commas: use one decimal sign and leave out the other points"
+            )
+        numbers = {cell: float(cell.replace(".", "").replace(",", ".")) for cell in cells}
+        frame[name] = column.map(numbers)
+    return frame
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[Any]:
+    """The bytes of a file, decompressed where its suffix says that it is compressed, as pandas does."""
+    from pandas.io.common import get_handle
+
+    with get_handle(path, "rb", compression="infer", is_text=False) as opened:
+        yield opened.handle
+
+
+def _check_content(path: Path, stream: Any) -> None:
+    """Refuse a small file whose content would fill the memory."""
+    from pandas.io.common import infer_compression
+
+    content = HEAD
+    while infer_compression(path, "infer") and (more := len(stream.read(2**20))):
+        content += more
+        if content > MOST_CONTENT:
+            raise UserError(f"{path}: has more than {MOST_CONTENT} bytes of content, decompress it first")
+
+
+def _head(path: Path, whole: bool) -> str:
+    with _opened(path) as stream:
+        start = stream.read(HEAD)
+        if whole:
+            _check_content(path, stream)
+    text: str = start.decode("utf-8-sig", errors="replace")
     return text.replace("\r\n", "\n").replace("\r", "\n")
 
 
@@ -138,7 +215,7 @@ def _delimiter(head: str) -> str:
 
 
 def _broken_line(path: Path) -> int:
-    with path.open("rb") as stream:
+    with _opened(path) as stream:
         for number, line in enumerate(stream, 1):
             try:
                 line.decode("utf-8")

@@ -13,7 +13,7 @@ from torch.distributions import Distribution
 from torchmcl.errors import check_integer, check_number
 from torchmcl.hypotheses import Hypotheses
 from torchmcl.tabular.calibration import Calibration
-from torchmcl.tabular.columns import is_frame
+from torchmcl.tabular.columns import group_labels, is_frame
 from torchmcl.tabular.given import naming, read_floats
 from torchmcl.tabular.model import TableModel
 from torchmcl.tabular.preparation import validated_table
@@ -153,7 +153,7 @@ class Predictions:
         inputs = self._inputs(X)
         calibration, level = self._calibrated(), _checked(coverage)
         with naming("groups"):
-            levels = calibration.region_levels(level, groups, len(inputs))
+            levels = calibration.region_levels(level, _labels(groups), len(inputs))
         return regions(self.model_, inputs, levels)
 
     def sample(self, X: Any, n: int = 1, random_state: Any = None) -> Array:
@@ -210,7 +210,7 @@ class Predictions:
         """The levels `(rows, 2, dim)` of the quantiles that are the ends of calibrated intervals."""
         calibration, level = self._calibrated(), _checked(coverage)
         with naming("groups"):
-            levels = calibration.interval_levels(level, groups, rows)
+            levels = calibration.interval_levels(level, _labels(groups), rows)
         half = np.minimum(levels, 1.0) / 2
         return np.stack([0.5 - half, 0.5 + half], axis=1)
 
@@ -234,6 +234,10 @@ class Predictions:
         if values.shape[-1] > 1:
             return values
         return type(X)(values[..., 0], index=X.index, columns=names) if is_frame(X) else values[..., 0]
+
+
+def _labels(groups: Any) -> Any:
+    return None if groups is None else group_labels(groups)
 
 
 def _checked(coverage: Any) -> float:

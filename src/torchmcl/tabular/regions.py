@@ -11,6 +11,7 @@ from torch import Tensor
 
 from torchmcl.hypotheses import Hypotheses
 from torchmcl.tabular.calibration import DRAWS, log_density
+from torchmcl.tabular.given import read_floats
 from torchmcl.tabular.model import CHUNK, TableModel
 from torchmcl.tabular.scaling import Standard
 
@@ -40,7 +41,13 @@ class Regions:
 
     def contains(self, y: Any) -> NDArray[np.bool_]:
         """Whether the region of each row contains its `y`, `(rows,)` or `(rows, dim)`."""
-        values = np.asarray(y, dtype=np.float64).reshape(len(self), self.model.dim)
+        values = read_floats("y", y)
+        wanted = (len(self), self.model.dim)
+        if values.shape != wanted and not (values.ndim == 1 and wanted == (len(values), 1)):
+            raise ValueError(f"y must be {wanted}, one target for each row, got {values.shape}")
+        if np.isnan(values).any():
+            raise ValueError("y contains NaN, which no region contains: leave such rows out")
+        values = values.reshape(wanted)
         return self.model.log_prob(self.inputs, values) >= self.thresholds
 
     def intervals(self) -> list[Array]:

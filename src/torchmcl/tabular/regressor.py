@@ -16,6 +16,7 @@ from torchmcl.assignment import Assign, winner_takes_all
 from torchmcl.distances import Distance, euclidean
 from torchmcl.heads import Scores
 from torchmcl.tabular.calibration import Calibration, calibrate, calibrate_out_of_fold
+from torchmcl.tabular.columns import group_labels
 from torchmcl.tabular.given import naming
 from torchmcl.tabular.members import Folds, pool, ring
 from torchmcl.tabular.model import TableModel
@@ -312,7 +313,7 @@ def _read_groups(groups: Any, rows: int) -> NDArray[Any] | None:
         labels = np.asarray(groups)
     if labels.shape != (rows,):
         raise ValueError(f"groups must be {(rows,)}, one for each row, got {labels.shape}")
-    labels = labels.astype(str)
+    labels = group_labels(labels)
     if len(np.unique(labels)) < 2:
         raise ValueError(f"groups holds one group only ({str(labels[0])!r}): leave groups out")
     return labels

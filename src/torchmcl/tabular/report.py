@@ -12,7 +12,8 @@ import torchmcl
 from torchmcl.runs.tables import Column, Row, Table
 from torchmcl.tabular import drawing
 from torchmcl.tabular.judge import COVERAGES
-from torchmcl.tabular.peers.answers import GaussianMixture
+from torchmcl.tabular.peers.answers import Answer, GaussianMixture, QuantileTable
+from torchmcl.tabular.scaling import Standard
 
 __all__ = ["measures", "report", "terminal_table"]
 
@@ -26,6 +27,10 @@ COLUMNS = (
 KEYS = ("crps", "nll", "interval_score", "coverage", "width", "rmse", "mae")
 NEIGHBORS = 300
 """Components of the smoothed marginal distribution."""
+QUANTILES = 200
+"""That stand for the distribution of transformed targets, which has no closed form of its CRPS."""
+MODERATE = 1e-100, 1e100
+"""Sizes of targets whose squares are neither infinite nor 0."""
 IMPORTANCE_ROWS, IMPORTANCE_COLUMNS, SHOWN_ROWS = 500, 30, 150
 
 
@@ -97,8 +102,8 @@ def report(model: Any, found: dict[str, Any], X: Any, y: Array, groups: Any, set
     about = f"{data}: {rows['training']:,} rows for training, {rows['test']:,} held out."
     about += f" torchmcl {torchmcl.__version__}."
     parts = [f"<h1>Predicting {html.escape(', '.join(settings.targets))}</h1><p>{html.escape(about)}</p>"]
-    if "energy_score" in found:
-        scores = found["energy_score"]
+    scores = found.get("energy_score", {None: None})
+    if None not in scores.values():
         parts.append(
             f"<p>Joint energy score of all outputs, standardized: {scores['model']:.4f}; of the marginal distribution "
             f"{scores['marginal']:.4f}.</p>"
@@ -113,8 +118,12 @@ def report(model: Any, found: dict[str, Any], X: Any, y: Array, groups: Any, set
 def _output(
     model: Any, X: Any, y: Array, groups: Any, X_train: Any, y_train: Array, axis: int
 ) -> dict[str, Any]:
-    mixture = _mixture(model, X, axis)
+    unit = _unit(np.concatenate([y, y_train]))
+    answer, mean = _answer(model, X, axis, unit), model.model_.mean(model._inputs(X))[:, axis] / unit
+    pit = _pit(model, X, y, axis)
     ends = {level: _ends(model, X, level, groups, axis) for level in COVERAGES}
+    ends = {level: (low / unit, high / unit) for level, (low, high) in ends.items()}
+    y, y_train = y / unit, y_train / unit
     inputs, inputs_train = (model._inputs(each).double().numpy() for each in (X, X_train))
     linear = LinearRegression().fit(inputs_train, y_train)
     residual = max(float(np.std(y_train - linear.predict(inputs_train))), 1e-12)
@@ -122,9 +131,9 @@ def _output(
     by_line = GaussianMixture(ones, linear.predict(inputs)[:, None], ones * residual)
     marginal = _marginal(y_train, len(y))
     found = {
-        "model": _measured(mixture, y, ends[0.9]),
-        "marginal": _measured(marginal, y, _same(y_train, len(y))),
-        "linear": _measured(by_line, y, by_line.interval(0.9)),
+        "model": _measured(answer, mean, y, ends[0.9], unit),
+        "marginal": _measured(marginal, marginal.mean, y, _same(y_train, len(y)), unit),
+        "linear": _measured(by_line, by_line.mean, y, by_line.interval(0.9), unit),
     }
     low, high = ends[0.9]
     return {
@@ -132,17 +141,45 @@ def _output(
         "reliability": [
             {"level": level, **_binomial((low <= y) & (y <= high))} for level, (low, high) in ends.items()
         ],
-        "pit": _pit(mixture, y),
+        "pit": pit,
         "by_width": _by_width(y, low, high),
         "by_group": [] if groups is None else _by_group(y, low, high, groups),
     }
 
 
+def _unit(y: Array) -> float:
+    """What very large and very small targets are divided by; a power of two, so that nothing is rounded."""
+    largest = float(np.abs(y).max())
+    moderate = largest == 0 or MODERATE[0] <= largest <= MODERATE[1]
+    return 1.0 if moderate else float(2.0 ** np.floor(np.log2(largest)))
+
+
+def _answer(model: Any, X: Any, axis: int, unit: float) -> Answer:
+    """The predicted distribution of one output, divided by `unit`."""
+    own, inputs = model.model_, model._inputs(X)
+    if own.units.linear:
+        mixture, units = _mixture(model, X, axis), _units(model, axis)
+        scale, center = units.scale[0] / unit, units.center[0] / unit
+        return GaussianMixture(mixture.weights, mixture.means * scale + center, mixture.widths * scale)
+    levels = (np.arange(QUANTILES) + 0.5) / QUANTILES
+    return QuantileTable(
+        levels,
+        own.quantiles(inputs, levels[:, None])[..., 0] / unit,
+        lambda coverage: _ends(model, X, coverage, None, axis),
+        lambda y: -own.log_prob(inputs, y[:, None] * unit) - np.log(unit),
+    )
+
+
 def _mixture(model: Any, X: Any, axis: int) -> GaussianMixture:
+    """The predicted mixture of one output, standardized."""
     pooled = model.model_.pooled(model._inputs(X))
-    center, scale = model.model_.units.center[axis], model.model_.units.scale[axis]
-    points = pooled.points[..., axis].numpy() * scale + center
-    return GaussianMixture(pooled.probs.numpy(), points, pooled.widths.numpy() * scale)
+    return GaussianMixture(pooled.probs.numpy(), pooled.points[..., axis].numpy(), pooled.widths.numpy())
+
+
+def _units(model: Any, axis: int) -> Standard:
+    """How one output is standardized."""
+    units: Standard = model.model_.units
+    return Standard(units.center[[axis]], units.scale[[axis]]) if units.linear else units
 
 
 def _ends(model: Any, X: Any, level: float, groups: Any, axis: int) -> tuple[Array, Array]:
@@ -165,20 +202,29 @@ def _same(y: Array, rows: int) -> tuple[Array, Array]:
     return np.full(rows, low), np.full(rows, high)
 
 
-def _measured(answer: GaussianMixture, y: Array, ends: tuple[Array, Array]) -> dict[str, float | None]:
+def _measured(
+    answer: Answer, mean: Array, y: Array, ends: tuple[Array, Array], unit: float
+) -> dict[str, float | None]:
+    """Of what is divided by `unit`; `None` for what is infinite, which JSON cannot hold."""
     low, high = ends
     outside = np.maximum(low - y, 0) + np.maximum(y - high, 0)
-    finite = bool(np.isfinite(high - low).all())
-    error = answer.mean - y
-    return {
-        "crps": float(answer.crps(y).mean()),
-        "nll": float(answer.nll(y).mean()),
-        "interval_score": float((high - low + 20 * outside).mean()) if finite else None,
-        "coverage": float(((low <= y) & (y <= high)).mean()),
-        "width": float((high - low).mean()) if finite else None,
-        "rmse": float(np.sqrt((error**2).mean())),
-        "mae": float(np.abs(error).mean()),
-    }
+    error = mean - y
+    with np.errstate(over="ignore", invalid="ignore"):
+        lengths = {
+            "crps": answer.crps(y).mean(),
+            "interval_score": (high - low + 20 * outside).mean(),
+            "width": (high - low).mean(),
+            "rmse": np.sqrt((error**2).mean()),
+            "mae": np.abs(error).mean(),
+        }
+        nll = answer.nll(y)
+        likelihood = None if nll is None else _finite(nll.mean() + np.log(unit))
+        found = {name: _finite(value * unit) for name, value in lengths.items()}
+    return {**found, "nll": likelihood, "coverage": float(((low <= y) & (y <= high)).mean())}
+
+
+def _finite(value: Any) -> float | None:
+    return float(value) if np.isfinite(value) else None
 
 
 def _binomial(inside: NDArray[np.bool_]) -> dict[str, float]:
@@ -189,10 +235,11 @@ def _binomial(inside: NDArray[np.bool_]) -> dict[str, float]:
     return {"coverage": float(inside.mean()), "low": float(ends.low), "high": float(ends.high)}
 
 
-def _pit(mixture: GaussianMixture, y: Array) -> list[float]:
+def _pit(model: Any, X: Any, y: Array, axis: int) -> list[float]:
     from scipy.special import ndtr
 
-    values = (mixture.weights * ndtr((y[:, None] - mixture.means) / mixture.widths)).sum(-1)
+    mixture, true = _mixture(model, X, axis), _units(model, axis).apply(y[:, None])
+    values = (mixture.weights * ndtr((true - mixture.means) / mixture.widths)).sum(-1)
     counts, _ = np.histogram(values, bins=10, range=(0, 1))
     return [float(each) for each in counts / len(y)]
 
@@ -229,7 +276,7 @@ def _importance(model: Any, X: Any, seed: int) -> list[dict[str, Any]]:
     return sorted(found, key=lambda each: -each["mean"])[:IMPORTANCE_COLUMNS]
 
 
-def _energy_scores(model: Any, X: Any, y: Array, y_train: Array, seed: int) -> dict[str, float]:
+def _energy_scores(model: Any, X: Any, y: Array, y_train: Array, seed: int) -> dict[str, float | None]:
     unit = model.model_.units.scale
     drawn = model.sample(X, 100, random_state=seed) / unit
     random = np.random.default_rng(seed)
@@ -237,11 +284,12 @@ def _energy_scores(model: Any, X: Any, y: Array, y_train: Array, seed: int) -> d
     return {"model": _energy(drawn, y / unit), "marginal": _energy(marginal, y / unit)}
 
 
-def _energy(drawn: Array, y: Array) -> float:
+def _energy(drawn: Array, y: Array) -> float | None:
     """From independent draws: each is compared with the next one."""
-    near = np.linalg.norm(drawn - y[:, None], axis=-1).mean()
-    apart = np.linalg.norm(drawn - np.roll(drawn, 1, axis=1), axis=-1).mean()
-    return float(near - apart / 2)
+    with np.errstate(over="ignore", invalid="ignore"):
+        near = np.linalg.norm(drawn - y[:, None], axis=-1).mean()
+        apart = np.linalg.norm(drawn - np.roll(drawn, 1, axis=1), axis=-1).mean()
+        return _finite(near - apart / 2)
 
 
 def _output_section(
@@ -275,7 +323,9 @@ def _output_section(
 
 def _shown_ends(model: Any, rows: Any, axis: int) -> tuple[Array, Array]:
     if model.calibration_ is None or model.calibration_.groups is not None:
-        return _mixture(model, rows, axis).interval(0.9)
+        ends = np.stack(_mixture(model, rows, axis).interval(0.9), 1)
+        low, high = _units(model, axis).invert(ends[..., None])[..., 0].T
+        return low, high
     return _ends(model, rows, 0.9, None, axis)
 
 
@@ -287,7 +337,9 @@ def _densities(model: Any, X: Any, y: Array, axis: int) -> list[str]:
     grid = np.linspace(low, high, 200, axis=1)
     z = (grid[..., None] - mixture.means[:, None]) / mixture.widths[:, None]
     density = (mixture.weights / mixture.widths)[:, None] * np.exp(-0.5 * z**2) / np.sqrt(2 * np.pi)
-    curve = density.sum(-1)
+    units = _units(model, axis)
+    curve = density.sum(-1) * np.exp(units.log_slope(grid[..., None]))
+    grid = units.invert(grid[..., None])[..., 0]
     prominence = np.array([_second_mode(each) for each in curve])
     order = np.argsort(prominence, kind="stable")
     chosen = dict.fromkeys([int(order[-1]), int(order[len(order) // 2]), int(order[0])])

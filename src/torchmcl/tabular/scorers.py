@@ -13,6 +13,7 @@ import torch
 from numpy.typing import ArrayLike
 
 from torchmcl.crps import mixture_energy_score
+from torchmcl.tabular.predictions import Predictions
 from torchmcl.tabular.rows import read_weights
 
 QUANTILES = 200
@@ -102,11 +103,18 @@ def _crps_by_quantiles(model: Any, encoded: Any, targets: Any) -> Any:
 
 def _unwrapped(estimator: Any, X: Any) -> tuple[Any, Any]:
     """The regressor itself and what reaches it."""
+    if hasattr(estimator, "best_estimator_"):
+        return _unwrapped(estimator.best_estimator_, X)
     if hasattr(estimator, "steps"):
         for _, step in estimator.steps[:-1]:
             if step is not None and step != "passthrough":
                 X = step.transform(X)
         return _unwrapped(estimator.steps[-1][1], X)
+    if not isinstance(estimator, Predictions):
+        raise TypeError(
+            "estimator must be an MCLRegressor, or a pipeline or search that ends with one, got "
+            f"{type(estimator).__name__}"
+        )
     return estimator, X
 
 

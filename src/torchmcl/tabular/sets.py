@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from torchmcl.errors import UserError
+from torchmcl.runs.records import LARGEST
 
 __all__ = ["Split", "find_sets", "read_split", "split_count"]
 
@@ -52,8 +53,17 @@ def read_split(root: Path, name: str, split: int) -> Split:
     target = _indices(folder / "index_target.txt", data.shape[1])
     if len(target) != 1:
         raise UserError(f"{folder / 'index_target.txt'}: names {len(target)} columns, must name one")
+    if target[0] in features:
+        raise UserError(f"{folder / 'index_features.txt'}: names column {target[0]}, which is the target")
     train, test = (_indices(folder / f"index_{part}_{split}.txt", len(data)) for part in ("train", "test"))
+    if len(both := np.intersect1d(train, test)):
+        raise UserError(f"{folder / f'index_test_{split}.txt'}: names row {both[0]}, which is a training row")
     y = data[:, target[0]]
+    if np.abs(y).max() > LARGEST or np.ptp(y[train]) == 0:
+        raise UserError(
+            f"{folder / 'data.txt'}: the target, column {target[0]}, must be at most {LARGEST:g} and differ "
+            "between the training rows"
+        )
     return Split(data[train][:, features], y[train], data[test][:, features], y[test])
 
 

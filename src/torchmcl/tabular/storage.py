@@ -224,6 +224,8 @@ def take_names(estimator: Any, names: Any, columns: Columns) -> None:
         raise ValueError("names must be a list of text")
     if len(names) not in (0, len(columns.categorical)):
         raise ValueError(f"there are {len(names)} names of {len(columns.categorical)} columns")
+    if len(set(names)) < len(names):
+        raise ValueError("two columns have the same name")
     if names:
         estimator.feature_names_in_ = np.array(names, dtype=object)
 

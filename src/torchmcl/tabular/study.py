@@ -13,6 +13,7 @@ from torchmcl.runs.folder import RunFolder
 from torchmcl.runs.jobs import Job, Local, Ray, execute
 from torchmcl.runs.records import read_record
 from torchmcl.runs.tables import Column, Row, Table
+from torchmcl.tabular.command import check_seed
 from torchmcl.tabular.judge import COVERAGES, Judged
 from torchmcl.tabular.peers import OURS, PEERS, peer_named
 from torchmcl.tabular.sets import find_sets, read_split, split_count
@@ -54,6 +55,9 @@ class Study:
     splits: int = 5
     methods: tuple[str, ...] = tuple(PEERS)
     seed: int = 0
+
+    def __post_init__(self) -> None:
+        check_seed(self.seed)
 
 
 def study(settings: Study, out: Path, place: Local | Ray) -> list[Path]:
