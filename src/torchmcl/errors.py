@@ -15,6 +15,7 @@ __all__ = [
     "check_callable",
     "check_choice",
     "check_coordinates",
+    "check_device",
     "check_flag",
     "check_floats",
     "check_generator",
@@ -290,6 +291,27 @@ def check_sizes(name: str, value: Any) -> None:
         raise TypeError(f"{name} must be a sequence of integers such as (5,), got {_kind(value)}")
     for size in value:
         check_integer(f"each of {name}", size, least=0)
+
+
+def check_device(value: Any) -> torch.device:
+    """The device that a name stands for; a `ValueError` where this machine has none of that name.
+
+    Args:
+        value: What the caller passed as `device`.
+
+    Example:
+        >>> check_device("cpu")
+        device(type='cpu')
+    """
+    if not isinstance(value, str | torch.device):
+        raise TypeError(f"device must be a name such as 'cpu' or 'cuda', got {_kind(value)}")
+    try:
+        device = torch.device(value)
+        torch.empty(0, device=device)
+    except (RuntimeError, AssertionError) as error:  # as torch says that it was built without one
+        reason = str(error).strip().split("\n")[0]
+        raise ValueError(f"device is {str(value)!r}, which cannot be used here ({reason})") from None
+    return device
 
 
 def check_flag(name: str, value: Any) -> None:

@@ -13,6 +13,7 @@ from torchmcl.audio.datasets import read_dataset, read_recording
 from torchmcl.audio.foa import encode
 from torchmcl.audio.inspect import inspect, summarize
 from torchmcl.audio.targets import overlap_shares
+from torchmcl.errors import printable
 
 
 def call(monkeypatch, *arguments) -> int:
@@ -161,3 +162,25 @@ def test_the_map_has_every_second_of_sound_where_it_comes_from(tut):
     assert seconds.sum() == pytest.approx(sum(event.end - event.start for event in events))
     assert seconds[9, 18] == pytest.approx(9.0)
     assert seconds[10, 16] == pytest.approx(6.0)
+
+
+@pytest.mark.parametrize("name", ["[/bold]", "[red]", "a\x1b[31mb", "$\\frac{$"])
+def test_names_are_printed_as_they_are(name, tmp_path, write_sound, monkeypatch, capsys):
+    path = write_sound(tmp_path / f"x{name}.wav", seconds=0.5) if "/" not in name else None
+    if path is None:
+        (tmp_path / "x[").mkdir()
+        path = write_sound(tmp_path / "x[" / "bold].wav", seconds=0.5)
+    monkeypatch.setenv("COLUMNS", "300")
+    assert call(monkeypatch, path, "--out", tmp_path / "out") == 0
+    printed = capsys.readouterr().out
+    assert "\x1b" not in printed
+    assert printable(path.name) in printed
+
+
+def test_a_file_of_a_person_is_found_before_the_work(tmp_path, write_sound, monkeypatch, capsys):
+    path = write_sound(tmp_path / "x.wav", seconds=0.5)
+    (tmp_path / "summary.json").write_text("mine")
+    assert call(monkeypatch, path, "--out", tmp_path) == 2
+    printed = capsys.readouterr()
+    assert not printed.out
+    assert "summary.json: is there and was not written by this program" in printed.err

@@ -310,3 +310,56 @@ def test_a_boastful_rate_is_refused_before_filters_are_made_for_it(tmp_path):
     path.write_bytes(content)
     with pytest.raises(UserError, match="4294967295 Hz, must be"):
         detect_convention(path)
+
+
+@pytest.mark.usefixtures("unchecked")
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"sample_rate": "16000"}, "sample_rate must be a number"),
+        ({"sample_rate": 16000.5}, "sample_rate is 16000.5 Hz, must be a whole number"),
+        ({"sound": np.full((4, 800), 1e20, np.float32)}, "sound has values beyond 1e[+]15"),
+        ({"sound": torch.zeros(4, 800).to_sparse()}, "must be a plain one"),
+        ({"listening": "recall"}, "listening must be a Listening, got str"),
+    ],
+)
+def test_wrong_arguments_are_named(arguments, message):
+    given = {"sound": np.zeros((4, 800), np.float32), "sample_rate": 16000, **arguments}
+    with pytest.raises((TypeError, ValueError), match=message):
+        Localizer(Intensity(), RATE)(**given)
+
+
+def test_whole_rates_and_short_floats_are_taken():
+    sound = torch.zeros(4, 800, dtype=torch.bfloat16)
+    assert len(Localizer(Intensity(), RATE)(sound, 16000.0).times) == 3
+
+
+@pytest.mark.usefixtures("unchecked")
+@pytest.mark.parametrize(
+    "settings", [{"prefer": "x"}, {"prefer": None}, {"turns": "2"}, {"turns": 2.5}, {"causal": "no"}]
+)
+def test_wrong_ways_of_listening_are_named(settings):
+    with pytest.raises((TypeError, ValueError), match=next(iter(settings))):
+        Listening(**settings)
+
+
+@pytest.mark.usefixtures("unchecked")
+@pytest.mark.parametrize("device", ["x", None, 3, "cuda:99"])
+def test_a_device_that_is_not_there_is_named(device):
+    with pytest.raises((TypeError, ValueError), match="device"):
+        Localizer(Intensity(), RATE, device=device)
+
+
+def test_a_page_of_a_person_is_found_before_the_work(tmp_path):
+    path = write(tmp_path / "a.wav", 0.5)
+    (tmp_path / "a.html").write_text("mine")
+    with pytest.raises(UserError, match=r"a\.html: is there and was not written by this program"):
+        localize([path], tmp_path, page=True)
+    assert sorted(each.name for each in tmp_path.iterdir()) == ["a.html", "a.wav"]
+
+
+def test_samples_out_of_all_proportion_are_refused(tmp_path):
+    """Their squares are infinite, and nothing would be heard."""
+    soundfile.write(tmp_path / "a.wav", np.full((800, 4), 1e25), RATE, "DOUBLE")
+    with pytest.raises(UserError, match=r"a\.wav.*beyond 1e[+]15"):
+        blocks_of(tmp_path / "a.wav")

@@ -161,3 +161,9 @@ def test_a_link_that_leads_to_itself_is_one_sentence(tmp_path):
     for name in ("loop", "loop/below"):
         with pytest.raises(UserError, match="leads to itself"):
             check_root(tmp_path / name)
+
+
+def test_a_long_name_of_letters_with_several_bytes_is_written(tmp_path):
+    path = tmp_path / f"{'音' * 80}.json"
+    write_json(path, [])
+    assert read_json(path) == []

@@ -64,3 +64,17 @@ def test_a_failure_claims_nothing(tmp_path):
     with pytest.raises(ZeroDivisionError), own_file(tmp_path / "a.csv"):
         raise ZeroDivisionError
     assert not list(tmp_path.iterdir())
+
+
+def test_names_are_claimed_before_the_work_or_not_at_all(tmp_path):
+    (tmp_path / "in.csv").write_text("mine")
+    for name, more, message in (
+        ("x" * 300, {}, "File name too long"),
+        ("in.csv", {"inputs": [tmp_path / "in.csv"], "overwrite": True}, r"in\.csv: is read as well"),
+    ):
+        for folder in (tmp_path / "new", tmp_path):
+            if (folder / "in.csv").exists() or not more:
+                with pytest.raises((OSError, UserError), match=message):
+                    claim_outputs(folder, [name], **more)
+                assert not (folder / LIST).exists()
+    assert (tmp_path / "in.csv").read_text() == "mine"

@@ -16,6 +16,7 @@ from torchmcl.audio import Localizer
 from torchmcl.audio.localizer import BUNDLED_MODEL
 from torchmcl.errors import UserError
 from torchmcl.sharing import FILES, Card, Measure, fetched, write_card
+from torchmcl.sharing.cards import check_own
 from torchmcl.trajectories import Forecaster
 from torchmcl.trajectories.forecaster import BUNDLED
 
@@ -204,3 +205,17 @@ def test_a_model_of_another_program_is_not_replaced(content, tmp_path, unchecked
     assert (tmp_path / "model.safetensors").read_text() == "mine"
     with pytest.raises(TypeError, match="folder must be a path"):
         model.save(3)
+
+
+def test_a_model_is_saved_neither_over_foreign_weights_nor_in_the_root_folder(tmp_path):
+    weights = tmp_path / "model.safetensors"
+    weights.write_bytes(b"mine")
+    for folder, message in ((tmp_path, "is there without a config.json"), ("/", "is the root folder")):
+        with pytest.raises(UserError, match=message):
+            check_own(folder)
+    (tmp_path / "settings.json").write_text("{}")
+    check_own(tmp_path)
+    (tmp_path / "config.json").write_text('{"sample_rate": 24000, "model_type": "other"}')
+    with pytest.raises(UserError, match="was not written by torchmcl"):
+        check_own(tmp_path)
+    assert weights.read_bytes() == b"mine"

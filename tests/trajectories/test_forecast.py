@@ -13,7 +13,8 @@ import torch
 from torchmcl.cli import main
 from torchmcl.errors import UserError
 from torchmcl.runs.outputs import LIST
-from torchmcl.trajectories.forecast import forecast_all, forecast_frame
+from torchmcl.trajectories import pictures
+from torchmcl.trajectories.forecast import forecast_all, forecast_frame, forecasts
 from torchmcl.trajectories.rows import iter_rows
 from torchmcl.trajectories.stream import Source, instant_at, instants
 from torchmcl.trajectories.tracks import Tracks, read_tracks
@@ -206,3 +207,33 @@ def test_the_command_ends_with_one_sentence(path, tmp_path, monkeypatch, capsys)
         sentence = capsys.readouterr().err
         assert message in sentence
         assert len(sentence.splitlines()) == 1
+
+
+@pytest.mark.parametrize("name", ["$\\frac{$", "²", "--1", "x" * 10_000])
+def test_any_name_of_a_pedestrian_is_written(name, tmp_path, untrained):
+    path, out = tmp_path / "tracks.txt", tmp_path / "out"
+    path.write_text("".join(f"{10 * step} {name} {step} 0\n" for step in range(8)))
+    forecast_frame(Source(path), out, forecaster=untrained)
+    assert json.loads((out / "futures.ndjson").read_text().splitlines()[0])["scene"]["p"] == name
+
+
+def test_a_crowd_is_drawn_in_part(tmp_path, untrained, monkeypatch):
+    monkeypatch.setattr(pictures, "DRAWN", 2)
+    path, out = tmp_path / "tracks.txt", tmp_path / "out"
+    path.write_text("".join(f"{10 * step} {who} {step} {who}\n" for step in range(8) for who in range(5)))
+    forecast_frame(Source(path), out, forecaster=untrained)
+    assert len((out / "answers.csv").read_text().splitlines()) == 6
+    tracks = read_tracks(path)
+    [made] = forecasts(untrained, [instant_at(tracks, 70)])
+    figure = pictures.plan(made)
+    assert "2 of 5 pedestrians" in figure.axes[0].get_title()
+    assert {text.get_text() for text in figure.axes[0].texts} == {"0", "1"}
+
+
+def test_an_earlier_answer_is_not_replaced_while_it_is_read(path, tmp_path, untrained):
+    out = tmp_path / "out"
+    forecast_frame(Source(path), out, forecaster=untrained)
+    before = (out / "futures.ndjson").read_bytes()
+    with pytest.raises(UserError, match=r"futures\.ndjson: is read as well"):
+        forecast_frame(Source(out / "futures.ndjson"), out, forecaster=untrained)
+    assert (out / "futures.ndjson").read_bytes() == before

@@ -279,3 +279,39 @@ def test_the_bundled_model_turns_with_the_walk():
     torch.testing.assert_close(
         forecaster(walks() @ turn.T).points.unflatten(-1, (12, 2)), expected, rtol=0, atol=1e-4
     )
+
+
+@pytest.mark.usefixtures("unchecked")
+def test_arguments_of_other_types_are_named(untrained, tmp_path):
+    walk = torch.rand(2, 8, 2)
+    for call, message in (
+        (lambda: untrained(walk.tolist()), "observed must be a tensor"),
+        (lambda: untrained(walk.numpy()), "observed must be a tensor"),
+        (lambda: untrained(walk + 0j), "observed must be a tensor of real numbers"),
+        (lambda: untrained(walk.to_sparse()), "observed must be a tensor of real numbers"),
+        (lambda: untrained(walk, frames=[1, 1]), "frames must be a tensor"),
+        (lambda: untrained(walk, step="0.4"), "step must be a number"),
+        (lambda: Forecaster().fit(None), "tracks must be Tracks or a list of them, got NoneType"),
+        (lambda: Forecaster().fit([]), "tracks is empty"),
+        (lambda: Forecaster().fit(walkers(seed=0), held_out="x"), "held_out must be Tracks"),
+        (lambda: Forecaster().fit(walkers(seed=0), recipe="noise"), "recipe must be a Recipe, got str"),
+        (lambda: Forecaster().fit(walkers(seed=0), seed="a"), "seed must be an integer"),
+        (lambda: Forecaster.from_pretrained(3), "folder must be a path or a name on the Hub, got int"),
+    ):
+        with pytest.raises((TypeError, ValueError), match=message):
+            call()
+
+
+def test_weights_are_saved_last(tmp_path, untrained, monkeypatch):
+    """A folder that has weights counts as complete when a run goes on."""
+
+    def killed(tensors):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("torchmcl.trajectories.forecaster.save", killed)
+    with pytest.raises(KeyboardInterrupt):
+        untrained.save(tmp_path)
+    monkeypatch.undo()
+    assert [path.name for path in tmp_path.iterdir()] == ["config.json"]
+    untrained.save(tmp_path)
+    Forecaster.from_pretrained(tmp_path)

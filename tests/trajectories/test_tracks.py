@@ -1,6 +1,7 @@
 """Readers: formats, units, frame rates, and what is refused."""
 
 import json
+import math
 
 import numpy as np
 import pytest
@@ -192,3 +193,45 @@ def test_gaps_are_interpolated_only_where_asked():
 def test_two_positions_at_one_frame_are_refused():
     with pytest.raises(UserError, match="pedestrian a has two positions at frame 3"):
         Tracks.of([3, 3], ["a", "a"], [[0, 0], [1, 1]])
+
+
+def test_identifiers_are_not_merged(tmp_path):
+    """Floats cannot tell large numbers apart, Python reads underscores over, and bytes may be of any encoding."""
+    names = [b"1_12", b"11_2", b"9007199254740993", b"9007199254740992", b"\xe9", b"\xe8", b"7"]
+    path = tmp_path / "t.txt"
+    path.write_bytes(b"frame id x y\n" + b"".join(b"0 %s 1 2\n" % name for name in [*names[:-1], b"7.0"]))
+    assert len({row.agent for row in iter_rows(path)}) == len(names)
+    assert list(iter_rows(path))[-1].agent == "7"
+    path.write_text("frame id x y\n0 1 1_0 2\n")
+    with pytest.raises(UserError, match="line 2: x is '1_0', must be a number"):
+        list(iter_rows(path))
+
+
+@pytest.mark.parametrize(
+    ("frames", "agents", "positions", "message"),
+    [
+        ([1.5], [1], [[0, 0]], "frames must be whole numbers of at most 2"),
+        ([math.nan], [1], [[0, 0]], "frames must be whole numbers"),
+        (["1"], [1], [[0, 0]], "frames must be whole numbers"),
+        ([2**63], [1], [[0, 0]], "frames must be whole numbers"),
+        ([1, 2], [1], [[0, 0]], "as many rows as each other, got 2, 1 and 1"),
+        ([1, 2], [1, 1], [[0, 0, 0], [1, 1, 1]], r"positions must be \(rows, 2\), got \(2, 3\)"),
+        ([1], [1], [[0, 0, 1, 1]], r"positions must be \(rows, 2\)"),
+        ([1], [1], [[0, math.nan]], "positions must be finite"),
+        ([1], [1], [[1j, 0]], "positions must be real numbers"),
+        ([1, 1], [None, "b"], [[0, 0], [1, 1]], "agents must be labels"),
+    ],
+)
+def test_columns_that_are_no_tracks_are_refused(frames, agents, positions, message):
+    with pytest.raises((TypeError, ValueError), match=message):
+        Tracks.of(frames, agents, positions)
+
+
+def test_a_grid_that_would_fill_the_memory_is_refused():
+    tracks = Tracks.of([0, 2**53], [1, 2], [[0, 0], [1, 1]])
+    for arguments in ({"fps": 2.5}, {"fps": 1e-300}):
+        with pytest.raises(UserError, match=r"must be at most 1e[+]07: is fps right"):
+            tracks.resampled(**arguments)
+    for arguments in ({"fps": 0.0}, {"fps": math.nan}, {"gaps": math.nan}):
+        with pytest.raises(UserError, match="must be a"):
+            tracks.resampled(**arguments)

@@ -111,3 +111,12 @@ def test_files_are_told_apart():
     together = Windows.cat(parts)
     assert together.files.bincount().tolist() == [len(part) for part in parts]
     assert torch.equal(together[together.files == 1].observed, parts[1].observed)
+
+
+def test_neighbors_of_a_crowd_are_those_of_all_pairs(monkeypatch):
+    random = torch.Generator().manual_seed(0)
+    observed = torch.randn(30, 8, 2, generator=random)
+    instants = torch.arange(30) % 2
+    expected = neighbors(observed, instants)
+    monkeypatch.setattr("torchmcl.trajectories.windows.PAIRS", 40)
+    assert torch.equal(neighbors(observed, instants), expected)

@@ -89,6 +89,7 @@ def test_too_much_is_refused_by_its_announcement_and_by_its_bytes(client):
         {"host": "127.0.0.1.evil.example"},
         {"origin": "http://evil.example"},
         {"origin": "null"},
+        {"origin": "http://[::1"},
         {"sec-fetch-site": "cross-site"},
         {"origin": "http://127.0.0.1:9"},
     ],

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 from torchmcl.audio.datasets import Problem, Recording, open_sound, read_dataset, read_recording
@@ -105,7 +106,7 @@ def show(summary: Summary, title: str, left_out: Sequence[Problem] = ()) -> None
         left_out: Recordings that were skipped, and why.
     """
     console = Console()
-    facts = Table("", "", title=title, show_header=False)
+    facts = Table("", "", title=_plain(title), show_header=False)
     hours = f"{summary.seconds / 3600:.2f} h" if summary.seconds >= 3600 else f"{summary.seconds:.1f} s"
     facts.add_row("recordings", f"{summary.recordings} ({hours})")
     facts.add_row("length", f"{summary.shortest:.2f} to {summary.longest:.2f} s")
@@ -126,15 +127,20 @@ def show(summary: Summary, title: str, left_out: Sequence[Problem] = ()) -> None
 def _table(title: str, rows: dict[str, int] | dict[str, float], form: str) -> Table:
     table = Table("", "", title=title, show_header=False)
     for name, value in rows.items():
-        table.add_row(name, form.format(value))
+        table.add_row(_plain(name), form.format(value))
     return table
+
+
+def _plain(name: str) -> str:
+    """Nothing in a name is a command for the terminal or for rich."""
+    return escape(printable(name))
 
 
 def _shares(summary: Summary) -> Table:
     columns = max(len(shares) for shares in summary.shares.values())
     table = Table("", *(str(count) for count in range(columns)), title="frames with so many events")
     for name, shares in summary.shares.items():
-        table.add_row(name, *(f"{share:.1%}" for share in shares))
+        table.add_row(_plain(name), *(f"{share:.1%}" for share in shares))
     return table
 
 
@@ -166,15 +172,17 @@ def inspect(
     recordings, left_out = _read(path, skip_broken)
     for recording in recordings:
         check_rate(recording.sample_rate, f"{recording.audio}: the sample rate")
+    events = [event for recording in recordings for event in recording.events]
+    names = ["recording.png", *(["directions.png"] if events else [])]
+    inputs = [recording.audio for recording in recordings]
+    claim_outputs(out, [*names, "summary.json"], overwrite=overwrite, inputs=inputs)
     summary = summarize(recordings)
     show(summary, str(path), left_out)
     shown = max(recordings, key=lambda r: (r.overlap, bool(r.events)))
-    events = [event for recording in recordings for event in recording.events]
     pictures = {"recording.png": recording_figure(shown, convention, "/".join(shown.audio.parts[-2:]))}
     if events:
         title = f"Directions of {len(events)} events in {path.name}"
         pictures["directions.png"] = directions_figure(events, title)
-    claim_outputs(out, [*pictures, "summary.json"], overwrite=overwrite)
     for name, figure in pictures.items():
         with atomic(out / name) as temporary:
             figure.savefig(temporary)

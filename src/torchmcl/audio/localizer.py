@@ -22,6 +22,7 @@ from torchmcl.audio.pretrained import NetworkDescription, load_pretrained, save_
 from torchmcl.audio.roomnet import COUNTS, CountedHypotheses
 from torchmcl.audio.signatures import covariances
 from torchmcl.audio.streaming import (
+    LOUDEST,
     ORDERS,
     Blender,
     Reader,
@@ -33,7 +34,15 @@ from torchmcl.audio.streaming import (
 )
 from torchmcl.audio.targets import HOP
 from torchmcl.audio.tracks import OPERATING_POINTS, Prefer
-from torchmcl.errors import UserError
+from torchmcl.errors import (
+    UserError,
+    check_choice,
+    check_device,
+    check_flag,
+    check_number,
+    printable,
+)
+from torchmcl.runs.files import check_file
 from torchmcl.runs.outputs import claim_outputs
 from torchmcl.sharing.hub import Shared, fetched
 
@@ -82,8 +91,10 @@ class Listening:
     causal: bool = False
 
     def __post_init__(self) -> None:
-        if not 1 <= self.turns <= len(COPIES):
-            raise UserError(f"turns is {self.turns}, must be 1 to {len(COPIES)}")
+        check_choice("prefer", self.prefer, tuple(OPERATING_POINTS))
+        if not isinstance(self.turns, int) or not 1 <= self.turns <= len(COPIES):
+            raise UserError(f"turns is {self.turns!r}, must be 1 to {len(COPIES)}")
+        check_flag("causal", self.causal)
 
 
 DEFAULT = Listening()
@@ -134,10 +145,10 @@ class Localizer(Shared):
         device: str | torch.device = "cpu",
         calibration: Calibration | None = None,
     ) -> None:
-        self.network = network.to(device).eval()
+        self.device = check_device(device)
+        self.network = network.to(self.device).eval()
         self.sample_rate = sample_rate
         self.method = method
-        self.device = torch.device(device)
         self.calibration = calibration
         self.description: NetworkDescription | None = None
 
@@ -160,7 +171,7 @@ class Localizer(Shared):
         Returns:
             A localizer with its network.
         """
-        folder = fetched(folder, revision)
+        folder, device = fetched(folder, revision), check_device(device)
         description, network = load_pretrained(folder)
         if description.scores is None or description.members > 1:
             raise UserError(
@@ -194,7 +205,7 @@ class Localizer(Shared):
     def __call__(
         self,
         sound: np.ndarray | Tensor,
-        sample_rate: int,
+        sample_rate: int | float,
         *,
         convention: Convention = "acn-n3d",
         listening: Listening = DEFAULT,
@@ -213,7 +224,9 @@ class Localizer(Shared):
             times `(frames,)` of the hypotheses.
         """
         samples = _checked(sound)
-        check_rate(sample_rate, "sample_rate")
+        sample_rate = _whole_rate(sample_rate)
+        if not isinstance(listening, Listening):
+            raise TypeError(f"listening must be a Listening, got {type(listening).__name__}")
         read, total = read_array(samples), samples.shape[1]
         blocks = self._blocks(read, total, sample_rate, convention_named(convention), listening)
         return self.follow(blocks, listening)
@@ -361,6 +374,7 @@ def localize(
     convention: str | None = None,
     listening: Listening = DEFAULT,
     overwrite: bool = False,
+    page: bool = False,
 ) -> None:
     """Estimate directions in files, and write tables and pictures, with a progress bar.
 
@@ -371,17 +385,18 @@ def localize(
         convention: Of all recordings; detected for each if `None`.
         listening: How they are localized.
         overwrite: Replace files in `out` that this program did not write as well.
+        page: Whether NAME.html will be written there afterwards, which must not replace a person's file.
     """
-    names = _output_names(recordings)
+    names = _output_names(recordings) + ([f"{path.stem}.html" for path in recordings] if page else [])
     given = convention_named(convention) if convention else None
     localizer = Localizer.from_pretrained(model)
-    claim_outputs(out, names, overwrite=overwrite)
+    claim_outputs(out, names, overwrite=overwrite, inputs=recordings)
     console = Console(stderr=True)
     columns = (TextColumn("{task.description}", markup=False), BarColumn(), TimeRemainingColumn())
     with Progress(*columns, console=console) as bar:
         for path in recordings:
             used, confidence = (given, 1.0) if given else _detected(path, console)
-            progress = partial(_advance, bar, bar.add_task(path.name, total=1.0))
+            progress = partial(_advance, bar, bar.add_task(printable(path.name), total=1.0))
             blocks = localizer.blocks(path, convention=used, listening=listening, progress=progress)
             about: dict[str, object] = {
                 "recording": path.name,
@@ -397,7 +412,7 @@ def localize(
                 about,
                 partial(localizer.follow, listening=listening, hypotheses=False),
             )
-            console.print(", ".join(map(str, written)), soft_wrap=True, markup=False)
+            console.print(printable(", ".join(map(str, written))), soft_wrap=True, markup=False)
 
 
 def _detected(path: Path, console: Console) -> tuple[Convention, float]:
@@ -407,7 +422,7 @@ def _detected(path: Path, console: Console) -> tuple[Convention, float]:
             f"{path}: its convention is not clear (dipoles over W: {found.ratio:.2f}; {found.likeliest} with "
             f"probability {found.confidence:.2f}); taken for {found.name} (AmbiX), see --format"
         )
-        console.print(sentence, soft_wrap=True, markup=False, highlight=False)
+        console.print(printable(sentence), soft_wrap=True, markup=False, highlight=False)
     return found.name, found.confidence
 
 
@@ -461,7 +476,8 @@ def _advance(bar: Progress, task: TaskID, share: float) -> None:
 
 def _output_names(recordings: Sequence[Path]) -> list[str]:
     for path in recordings:
-        if not path.is_file():
+        check_file(path)
+        if not path.exists():
             raise UserError(f"{path}: no such file")
     owners: dict[str, Path] = {}
     for path in recordings:
@@ -476,8 +492,22 @@ def _output_names(recordings: Sequence[Path]) -> list[str]:
     return list(owners)
 
 
+def _whole_rate(rate: int | float) -> int:
+    check_number("sample_rate", rate)
+    check_rate(rate, "sample_rate")
+    if rate != int(rate):
+        raise ValueError(f"sample_rate is {rate} Hz, must be a whole number")
+    return int(rate)
+
+
+def _array(sound: Tensor) -> np.ndarray:
+    if sound.layout != torch.strided or sound.is_quantized or sound.is_meta:
+        raise TypeError("sound is a sparse, quantized or meta tensor, must be a plain one")
+    return (sound.float() if sound.dtype == torch.bfloat16 else sound).detach().cpu().numpy()
+
+
 def _checked(sound: np.ndarray | Tensor) -> np.ndarray:
-    samples = sound.detach().cpu().numpy() if isinstance(sound, Tensor) else sound
+    samples = _array(sound) if isinstance(sound, Tensor) else sound
     if not isinstance(samples, np.ndarray):
         raise TypeError(f"sound is {type(sound).__name__}, must be an array or a tensor")
     if samples.ndim != 2 or samples.shape[0] not in (4, *ORDERS) or samples.shape[1] == 0:
@@ -486,4 +516,6 @@ def _checked(sound: np.ndarray | Tensor) -> np.ndarray:
         raise TypeError(f"sound is {samples.dtype}, must be floating-point or int16")
     if samples.dtype != np.int16 and not np.isfinite(samples).all():
         raise ValueError("sound has values that are not finite")
+    if samples.dtype != np.int16 and max(samples.max(), -samples.min()) > LOUDEST:
+        raise ValueError(f"sound has values beyond {LOUDEST:g}, full scale is 1")
     return samples[:4]

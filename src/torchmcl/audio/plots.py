@@ -17,6 +17,7 @@ from torchmcl.audio.datasets import Event, Recording, open_sound
 from torchmcl.audio.foa import Convention, intensity_directions, unit_vectors
 from torchmcl.audio.predictions import OUTPUT, Localization, Source, stretches
 from torchmcl.audio.targets import HOP
+from torchmcl.runs.figures import caption
 
 __all__ = ["HEAT_CELL", "directions_figure", "heat_map", "recording_figure", "timeline"]
 
@@ -57,7 +58,7 @@ def directions_figure(events: Sequence[Event], title: str) -> Figure:
     mesh = axes.pcolormesh(*edges, np.ma.masked_equal(seconds, 0).T, cmap="viridis", vmin=0)
     figure.colorbar(mesh, label="seconds of sound in a cell of 10 x 10 degrees")
     axes.set(
-        title=title,
+        title=caption(title),
         xlabel="azimuth in degrees (left is positive)",
         ylabel="elevation in degrees",
         xlim=(185, -185),
@@ -85,7 +86,7 @@ def recording_figure(recording: Recording, convention: Convention, title: str) -
     sound = open_sound(recording.audio)[: round(end * rate)].T
     figure = Figure(figsize=(11, 8), layout="constrained", dpi=120)
     top, middle, bottom = figure.subplots(3, 1, sharex=True, height_ratios=[3, 4, 3])
-    figure.suptitle(title)
+    figure.suptitle(caption(title))
     _spectrogram(top, sound[0], rate)
     colors = _colors(recording.events)
     for axes, name, limit, column in ((middle, "azimuth", 180, 0), (bottom, "elevation", 90, 1)):
@@ -134,7 +135,7 @@ def heat_map(heat: Float[np.ndarray, "elevations azimuths"], title: str, found: 
             azimuth[middle], elevation[middle], str(track), color="white", ha="center", va="center", size=8
         )
     axes.set(
-        title=title, xlabel="azimuth in degrees (left is positive)", ylabel="elevation in degrees",
+        title=caption(title), xlabel="azimuth in degrees (left is positive)", ylabel="elevation in degrees",
         xlim=(180, -180), ylim=(-90, 90), xticks=range(-180, 181, 45), yticks=range(-90, 91, 30), aspect="equal",
     )  # fmt: skip
     return figure
@@ -154,7 +155,7 @@ def timeline(points: Float[np.ndarray, "drawn 4"], found: Localization, title: s
     figure = Figure(figsize=(11, 8), layout="constrained", dpi=120)
     top, middle, bottom = figure.subplots(3, 1, sharex=True, height_ratios=[4, 3, 2])
     region = "" if np.isnan(found.coverage) else f", shaded: {found.coverage:.0%} region"
-    figure.suptitle(f"{title} (lines: tracks, gray: hypotheses{region})")
+    figure.suptitle(f"{caption(title)} (lines: tracks, gray: hypotheses{region})")
     for axes, column, name, limit in ((top, 1, "azimuth", 180), (middle, 2, "elevation", 90)):
         # A scatter of 20,000 points is one image in place of as many markers.
         axes.scatter(
@@ -282,5 +283,7 @@ def _colors(events: Sequence[Event]) -> dict[str, str]:
 
 def _legend(figure: Figure, colors: dict[str, str]) -> None:
     dots = Line2D([], [], color="black", marker=".", linestyle="none", label="intensity vector")
-    lines = [Line2D([], [], color=color, linewidth=5, label=label) for label, color in colors.items()]
+    lines = [
+        Line2D([], [], color=color, linewidth=5, label=caption(label)) for label, color in colors.items()
+    ]
     figure.legend(handles=[dots, *lines[:_PALETTE]], loc="outside right center", frameon=False)

@@ -17,6 +17,7 @@ from torchmcl.audio.datasets.sound import read_header
 from torchmcl.errors import UserError
 
 __all__ = [
+    "LOUDEST",
     "Blender",
     "Sound",
     "check_rate",
@@ -34,6 +35,8 @@ Reader = Callable[[int, int], Sound]
 ORDERS = {(order + 1) ** 2: order for order in range(2, 8)}
 RATES = (8000, 768_000)
 """Hertz that recordings may have."""
+LOUDEST = 1e15
+"""Of a full scale of 1: squares of larger samples are infinite in single precision, and silence would be heard."""
 TAPS = 12
 """Samples of the slower of two rates that the resampling filter reaches in each direction, at least."""
 
@@ -110,6 +113,8 @@ def read_file(path: str | Path) -> tuple[Reader, int, int]:
         if not np.isfinite(piece).all():
             number = start + int((~np.isfinite(piece)).any(0).argmax())
             raise BrokenFile(Path(path), f"sample {number} is no number")
+        if piece.size and max(piece.max(), -piece.min()) > LOUDEST:
+            raise BrokenFile(Path(path), f"has samples beyond {LOUDEST:g}, full scale is 1")
         return piece
 
     return read, header.frames, header.sample_rate

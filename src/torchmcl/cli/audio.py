@@ -166,11 +166,9 @@ def localize(
         convention=convention,
         listening=listening,
         overwrite=overwrite,
+        page=html,
     )
     if html:
-        from torchmcl.runs.outputs import claim_outputs
-
-        claim_outputs(out, [f"{path.stem}.html" for path in recordings], overwrite=overwrite)
         from torchmcl.web.recordings import write_page
 
         for path in recordings:

@@ -31,6 +31,9 @@ __all__ = [
 PARTIAL = ".torchmcl-partial-"
 """How the name of a file begins that is being written, or that a killed process left half written."""
 
+LONGEST_ENDING = 50
+"""Characters of a name that its temporary name keeps: file systems allow 255 bytes, and a character has up to four."""
+
 
 @contextmanager
 def atomic(path: str | Path) -> Iterator[Path]:
@@ -51,7 +54,7 @@ def atomic(path: str | Path) -> Iterator[Path]:
         raise UserError(f"{path}: is a folder, it must be a file")
     check_file(path)
     make_folder(path.parent)
-    temporary = path.with_name(f"{PARTIAL}{secrets.token_hex(4)}-{path.name[-100:]}")
+    temporary = path.with_name(f"{PARTIAL}{secrets.token_hex(4)}-{path.name[-LONGEST_ENDING:]}")
     handle = -1
     try:
         handle = os.open(temporary, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o666)

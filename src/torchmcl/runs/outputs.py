@@ -19,6 +19,7 @@ def claim_outputs(
     names: Iterable[str],
     *,
     overwrite: bool = False,
+    inputs: Iterable[str | Path] = (),
     otherwise: str = "choose another --out, or say --overwrite",
 ) -> None:
     """Make sure that files may be written, and note their names before they are.
@@ -27,11 +28,15 @@ def claim_outputs(
         folder: Of the files; it is made where missing.
         names: Of the files that will be written.
         overwrite: Replace files that this program did not write as well.
+        inputs: Files that are never replaced, for they are read.
         otherwise: What a person can do, for the error message.
     """
     folder, names = Path(folder), list(names)
-    _check_own(folder, names, overwrite, otherwise)
+    check_root(folder)
     with locked(folder):
+        _check_own(folder, names, overwrite, otherwise)
+        for name in names:
+            _check_unread(folder / name, inputs)
         sweep(folder)
         write_json(folder / LIST, sorted({*_listed(folder / LIST), *names}))
 
@@ -51,9 +56,7 @@ def own_file(path: str | Path, *, overwrite: bool = False, inputs: Iterable[Path
     path = Path(path)
     if path.name == LIST:
         raise UserError(f"{path}: is where this program keeps the names of its files, choose another file")
-    for each in inputs:
-        if path.exists() and path.samefile(each):
-            raise UserError(f"{path}: is read as well, choose another file")
+    _check_unread(path, inputs)
     with atomic(path) as temporary:
         _check_own(path.parent, [path.name], overwrite, "choose another file, or say --overwrite")
         yield temporary
@@ -66,6 +69,11 @@ def _check_own(folder: Path, names: list[str], overwrite: bool, otherwise: str) 
     foreign = [name for name in names if name not in own and _is_there(folder / name)]
     if foreign and not overwrite:
         raise UserError(f"{folder / foreign[0]}: is there and was not written by this program; {otherwise}")
+
+
+def _check_unread(path: Path, inputs: Iterable[str | Path]) -> None:
+    if path.exists() and any(path.samefile(each) for each in inputs):
+        raise UserError(f"{path}: is read as well, choose another place to write to")
 
 
 def _listed(path: Path) -> set[str]:

@@ -10,7 +10,7 @@ import yaml
 
 import torchmcl
 from torchmcl.errors import UserError
-from torchmcl.runs.files import read_json, write_text
+from torchmcl.runs.files import check_root, read_json, write_text
 
 __all__ = ["CARD", "Card", "Measure", "check_own", "write_card"]
 
@@ -123,22 +123,32 @@ def write_card(folder: str | Path, card: Card) -> None:
 
 
 def check_own(folder: str | Path) -> None:
-    """Refuse to save a model where another program keeps its own: a `config.json` that does not describe one of ours.
+    """Refuse to save a model where another program keeps its own, and in the root folder.
+
+    The `config.json` there must describe a model of torchmcl; it is written before the weights, so that weights
+    without one are ours only in a run.
 
     Args:
         folder: Where the model shall be saved.
     """
     if not isinstance(folder, str | PathLike):
         raise TypeError(f"folder must be a path, got {type(folder).__name__}")
-    path = Path(folder) / "config.json"
+    check_root(Path(folder))
+    path, weights = Path(folder) / "config.json", Path(folder) / "model.safetensors"
     if not path.is_file():
+        if weights.exists() and not (Path(folder) / "settings.json").is_file():
+            raise UserError(
+                f"{weights}: is there without a config.json, so that it may not be torchmcl's, and is not replaced; "
+                "choose another folder"
+            )
         return
     try:
         value = read_json(path)
     except UserError:
         value = None
     named = [value.get("kind"), value.get("format")] if isinstance(value, dict) else [None]
-    if not any(str(each).startswith("torchmcl") for each in named) and "sample_rate" not in (value or ()):
+    sound = isinstance(value, dict) and {"method", "sample_rate", "hypotheses"} <= value.keys()
+    if not any(str(each).startswith("torchmcl") for each in named) and not sound:
         raise UserError(f"{path}: was not written by torchmcl and is not replaced, choose another folder")
 
 

@@ -1,6 +1,7 @@
 """Models on the Hugging Face Hub: fetched by name, and pushed; only weights, JSON and the card ever travel."""
 
 import re
+from os import PathLike
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -28,7 +29,9 @@ def fetched(source: str | Path, revision: str | None = None) -> Path:
     Returns:
         The folder; that of a name is in the cache of `huggingface_hub`.
     """
-    if isinstance(source, Path) or Path(source).is_dir() or not NAME.fullmatch(source):
+    if not isinstance(source, str | PathLike):
+        raise TypeError(f"folder must be a path or a name on the Hub, got {type(source).__name__}")
+    if not isinstance(source, str) or Path(source).is_dir() or not NAME.fullmatch(source):
         if revision is not None:
             raise UserError(f"{source}: revision is for names on the Hub, and this is a folder")
         return Path(source)

@@ -63,9 +63,9 @@ def save(estimator: Any, folder: Path) -> None:
         "epochs": int(estimator.n_iter_),
         "own_network": estimator.network is not None,
     }
+    write_json(folder / CONFIG, value)
     with atomic(folder / WEIGHTS) as temporary:
         temporary.write_bytes(serialized({f"network.{name}": each for name, each in tensors.items()}))
-    write_json(folder / CONFIG, value)
     write_card(folder, classifier_card(estimator))
 
 

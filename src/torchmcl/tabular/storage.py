@@ -79,9 +79,10 @@ def save(estimator: Any, folder: Path) -> None:
         "smooth": calibration is not None and calibration.smooth,
         "groups": None if calibration is None or calibration.groups is None else calibration.groups.tolist(),
     }
+    # Before the weights: weights without a description are taken for those of another program.
+    write_json(folder / CONFIG, value)
     with atomic(folder / WEIGHTS) as temporary:
         temporary.write_bytes(serialized(tensors))
-    write_json(folder / CONFIG, value)
     write_card(folder, regressor_card(estimator))
 
 

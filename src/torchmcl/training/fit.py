@@ -21,7 +21,7 @@ from lightning.pytorch.utilities.exceptions import SIGTERMException
 from torch import nn
 from torchmetrics import Metric
 
-from torchmcl.errors import UserError
+from torchmcl.errors import UserError, check_integer
 from torchmcl.runs.checkpoint import AtomicCheckpoints
 from torchmcl.runs.progress import training_bar
 from torchmcl.training.batches import Batches, SeededBatches
@@ -101,8 +101,7 @@ def fit(
         >>> fitted.epochs, len(fitted.history)
         (2, 2)
     """
-    if not 0 <= seed < 2**63:
-        raise ValueError(f"seed is {seed}, must be 0 to {2**63 - 1}")
+    check_integer("seed", seed, 0, 2**63 - 1)
     if optimization.block > 1 and (
         isinstance(train, LightningDataModule) or optimization.batches is not None
     ):

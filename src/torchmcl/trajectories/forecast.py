@@ -107,7 +107,7 @@ def forecast_frame(
         UserError: The file is broken, or nobody at the frame has enough history.
     """
     from torchmcl.runs.figures import save_figure
-    from torchmcl.trajectories.pictures import plan
+    from torchmcl.trajectories.pictures import DRAWN, plan
 
     _check_history(history)
     check_rate(source.fps, source.unit)
@@ -116,11 +116,11 @@ def forecast_frame(
     forecaster = forecaster or Forecaster.from_pretrained()
     [made] = forecasts(forecaster, [instant], history)
     names = ("futures.csv", "answers.csv", "futures.ndjson", "plan.png", "plan.pdf")
-    claim_outputs(out, names, otherwise="choose another --out")
+    claim_outputs(out, names, inputs=[source.path], otherwise="choose another --out")
     write_text(out / "futures.csv", "".join([FUTURES_HEADER, *_future_lines(made, None)]))
     write_text(out / "answers.csv", "".join([ANSWERS_HEADER, *_answer_lines(made)]))
     write_text(out / "futures.ndjson", "".join(_ndjson(made)))
-    pictures = save_figure(plan(made, _truth(tracks, made)), out / "plan")
+    pictures = save_figure(plan(made, _truth(tracks, made, DRAWN)), out / "plan")
     return [out / "futures.csv", out / "answers.csv", out / "futures.ndjson", *pictures]
 
 
@@ -155,7 +155,7 @@ def forecast_all(
         raise UserError(f"top is {top}, must be at least 1")
     forecaster = forecaster or Forecaster.from_pretrained()
     names = ("futures.csv", "answers.csv", *(["scene.html"] if page else []))
-    claim_outputs(out, names, otherwise="choose another --out")
+    claim_outputs(out, names, inputs=[source.path], otherwise="choose another --out")
     shown: list[Forecast] = []
     lines, done = _lines(source.path), 0
     with ExitStack() as stack:
@@ -253,7 +253,7 @@ def _ndjson(made: Forecast) -> Iterator[str]:
     frames = [round(now + stride * step) for step in range(1 - OBSERVED, PREDICTED + 1)]
     order = made.hypotheses.probs.argsort(dim=-1, descending=True, stable=True)
     for scene, name in enumerate(made.instant.names):
-        person: int | str = int(name) if name.lstrip("-").isdigit() else name
+        person = _person(name)
         ends = {"s": frames[0], "e": frames[-1], "fps": 1 / STEP}
         yield _line("scene", {"id": scene, "p": person, **ends})
         past = zip(frames, made.instant.observed[scene].tolist(), strict=False)
@@ -269,13 +269,22 @@ def _ndjson(made: Forecast) -> Iterator[str]:
                 yield _line("track", {**where, **which})
 
 
+def _person(name: str) -> int | str:
+    """As a number where that is the same name."""
+    try:
+        number = int(name)
+    except ValueError:
+        return name
+    return number if str(number) == name else name
+
+
 def _line(kind: str, value: dict[str, object]) -> str:
     return json.dumps({kind: value}) + "\n"
 
 
-def _truth(tracks: Tracks, made: Forecast) -> list[np.ndarray]:
+def _truth(tracks: Tracks, made: Forecast, most: int) -> list[np.ndarray]:
     """What the file knows of the futures, for the picture only."""
     end = made.instant.frame + made.instant.stride * PREDICTED
     later = (tracks.frames >= made.instant.frame) & (tracks.frames <= end)
-    codes = [tracks.names.index(name) for name in made.instant.names]
+    codes = [tracks.names.index(name) for name in made.instant.names[:most]]
     return [tracks.positions[later & (tracks.agents == code)] for code in codes]

@@ -10,7 +10,7 @@ from jaxtyping import Bool, Float, Int
 from safetensors.torch import save
 from torch import Tensor
 
-from torchmcl.errors import UserError
+from torchmcl.errors import UserError, check_number, check_tensor
 from torchmcl.hypotheses import Hypotheses
 from torchmcl.runs.files import atomic, read_json, write_json
 from torchmcl.runs.records import from_plain
@@ -126,7 +126,7 @@ class Forecaster(Shared):
         self,
         tracks: Tracks | Sequence[Tracks],
         *,
-        held_out: Sequence[Tracks] | None = None,
+        held_out: Tracks | Sequence[Tracks] | None = None,
         recipe: Recipe | None = None,
         seed: int = 0,
         checkpoint: str | Path | None = None,
@@ -147,13 +147,13 @@ class Forecaster(Shared):
         Returns:
             This forecaster.
         """
-        parts = [windows_of(each) for each in ([tracks] if isinstance(tracks, Tracks) else tracks)]
+        parts = [windows_of(each) for each in _recordings("tracks", tracks)]
         if held_out is None:
             cuts = [len(part) - max(len(part) // 10, 1) for part in parts]
             kept = Windows.cat([part[slice(cut, None)] for part, cut in zip(parts, cuts, strict=True)])
             parts = [part[slice(cut)] for part, cut in zip(parts, cuts, strict=True)]
         else:
-            kept = Windows.cat([windows_of(each) for each in held_out])
+            kept = Windows.cat([windows_of(each) for each in _recordings("held_out", held_out)])
         return self.fit_windows(
             Windows.cat(parts), kept, recipe=recipe, seed=seed, checkpoint=checkpoint, progress=progress
         )
@@ -185,6 +185,8 @@ class Forecaster(Shared):
 
         from torchmcl.training import Optimization, fit
 
+        if not isinstance(recipe, Recipe | None):
+            raise TypeError(f"recipe must be a Recipe, got {type(recipe).__name__}")
         recipe = recipe or Recipe()
         for name, part in (("tracks", train), ("held_out", held_out)):
             if not len(part):
@@ -234,8 +236,7 @@ class Forecaster(Shared):
         """
         network = self.trained
         check_own(folder)
-        with atomic(Path(folder) / "model.safetensors") as path:
-            path.write_bytes(save(network.state_dict()))
+        # Before the weights: a folder with weights is complete.
         write_json(
             Path(folder) / "config.json",
             {
@@ -245,6 +246,8 @@ class Forecaster(Shared):
                 **about,
             },
         )
+        with atomic(Path(folder) / "model.safetensors") as path:
+            path.write_bytes(save(network.state_dict()))
         write_card(folder, _card(network))
 
     @classmethod
@@ -293,6 +296,7 @@ class Forecaster(Shared):
     def _neighbors(self, past: Tensor, frames: Tensor | None) -> Tensor:
         if frames is None:
             return past.new_full((len(past), NEIGHBORS, 6), torch.nan)
+        check_tensor("frames", frames)
         if frames.shape != past.shape[:1]:
             raise ValueError(f"frames has shape {tuple(frames.shape)}, observed has {len(past)} pedestrians")
         return neighbors(past, frames)
@@ -303,8 +307,14 @@ class Forecaster(Shared):
 
     def _prepared(self, observed: Tensor, step: float) -> Tensor:
         """Eight positions of 0.4 s, NaN where unknown."""
+        check_tensor("observed", observed)
+        if observed.layout != torch.strided or observed.is_complex() or observed.is_meta:
+            raise TypeError(
+                "observed must be a tensor of real numbers, not complex, sparse or on the device meta"
+            )
         if observed.ndim != 3 or observed.shape[-1] != 2 or observed.shape[1] < 2:
             raise ValueError(f"observed must be (agents, at least 2 steps, 2), got {tuple(observed.shape)}")
+        check_number("step", step)
         if not 0 < step < float("inf"):
             raise ValueError(f"step is {step}, must be a positive number of seconds")
         if not observed.is_floating_point():
@@ -322,6 +332,16 @@ class Forecaster(Shared):
             )
         lacking = past.new_full((len(past), OBSERVED - past.shape[1], 2), torch.nan)
         return torch.cat([lacking, past.masked_fill(~known[..., None], torch.nan)], 1)
+
+
+def _recordings(name: str, tracks: object) -> list[Tracks]:
+    """One or more recordings, as a list."""
+    several = [tracks] if isinstance(tracks, Tracks) else tracks
+    if not isinstance(several, list | tuple) or not all(isinstance(each, Tracks) for each in several):
+        raise TypeError(f"{name} must be Tracks or a list of them, got {type(tracks).__name__}")
+    if not several:
+        raise ValueError(f"{name} is empty, must hold at least one recording")
+    return list(several)
 
 
 def resampled(observed: Float[Tensor, "agents steps 2"], step: float) -> Float[Tensor, "agents fewer 2"]:

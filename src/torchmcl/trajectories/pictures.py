@@ -10,6 +10,7 @@ from matplotlib.figure import Figure
 from torch import Tensor
 
 from torchmcl.hypotheses import Hypotheses
+from torchmcl.runs.figures import caption
 from torchmcl.trajectories.forecast import Forecast
 from torchmcl.trajectories.forecaster import Forecaster
 from torchmcl.trajectories.measures import min_ade, nearest, single_answer
@@ -20,6 +21,8 @@ __all__ = ["gallery", "pedestrian", "plan"]
 PAST, FUTURE, ANSWER, TRUTH = "#222222", "#2a6fbb", "#d1495b", "#2e933c"
 COLORS = ("#2a6fbb", "#d98032", "#7b5ea7", "#3a9188", "#b5485d", "#7a7a2e", "#4f6d8f", "#a0522d")
 DENSITY_CELLS = 120
+DRAWN = 100
+"""Pedestrians of a plan: more cover each other, and take minutes."""
 
 
 def pedestrian(
@@ -64,7 +67,7 @@ def pedestrian(
 
 
 def plan(made: Forecast, truths: Sequence[np.ndarray] = ()) -> Figure:
-    """Everybody at one frame, each with a color of its own.
+    """Everybody at one frame, each with a color of its own; of a crowd the first ones.
 
     Args:
         made: The forecast of an instant.
@@ -75,15 +78,17 @@ def plan(made: Forecast, truths: Sequence[np.ndarray] = ()) -> Figure:
     """
     figure = Figure(figsize=(8, 6), layout="constrained")
     axes = figure.subplots()
-    points = made.hypotheses.points.unflatten(-1, (PREDICTED, 2)).numpy()
-    pasts = [past[past[:, 0].isfinite()].numpy() for past in made.instant.observed]
+    points = made.hypotheses.points[:DRAWN].unflatten(-1, (PREDICTED, 2)).numpy()
+    pasts = [past[past[:, 0].isfinite()].numpy() for past in made.instant.observed[:DRAWN]]
     _frame(axes, np.concatenate([*pasts, points.reshape(-1, 2)]))
-    for index, (name, past) in enumerate(zip(made.instant.names, pasts, strict=True)):
+    for index, (name, past) in enumerate(zip(made.instant.names[:DRAWN], pasts, strict=True)):
         color = COLORS[index % len(COLORS)]
         _futures(axes, past[-1], points[index], made.hypotheses.probs[index].numpy(), color)
         axes.plot(*past.T, "-", color=color, lw=2.2, zorder=5)
         axes.plot(*past[-1], "o", color=color, ms=6, mec="white", zorder=6)
-        axes.annotate(name, past[-1], xytext=(5, 5), textcoords="offset points", fontsize=8, zorder=7)
+        axes.annotate(
+            caption(name), past[-1], xytext=(5, 5), textcoords="offset points", fontsize=8, zorder=7
+        )
         axes.plot(*_from(past[-1], made.answers[index].numpy()).T, "--", color=color, lw=1.4, zorder=4)
     for truth in truths:
         if len(truth) > 1:
@@ -94,7 +99,8 @@ def plan(made: Forecast, truths: Sequence[np.ndarray] = ()) -> Figure:
     if any(len(truth) > 1 for truth in truths):
         axes.plot([], [], color=PAST, lw=1.2, dashes=(1, 1.5), label="what happened")
     figure.legend(loc="outside lower center", ncols=4, frameon=False, fontsize=8)
-    axes.set_title(f"Frame {made.instant.frame}: the next {PREDICTED * 0.4:.1f} s", fontsize=10)
+    some = f", {DRAWN} of {len(made.answers)} pedestrians" if len(made.answers) > DRAWN else ""
+    axes.set_title(f"Frame {made.instant.frame}: the next {PREDICTED * 0.4:.1f} s{some}", fontsize=10)
     return figure
 
 

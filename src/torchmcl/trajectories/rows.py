@@ -63,7 +63,7 @@ def iter_rows(path: str | Path, columns: Mapping[str, str] | None = None) -> Ite
     places: dict[str, int] | None = None
     ndjson = False
     check_file(path)
-    with path.open(encoding="utf-8-sig", errors="replace") as stream:
+    with path.open(encoding="utf-8-sig", errors="backslashreplace") as stream:
         for number, text in enumerate(stream, start=1):
             text = text.strip()
             if not text or text.startswith("#"):
@@ -102,9 +102,16 @@ def _places(cells: list[str], columns: Mapping[str, str] | None, where: str) -> 
     return {key: place for key, place in found.items() if place is not None}, True
 
 
+def _number(cell: str) -> float:
+    """Without the underscores that Python allows in numbers: `1_12` and `11_2` are two names."""
+    if "_" in cell:
+        raise ValueError(f"{cell!r} is no number")
+    return float(cell)
+
+
 def _is_number(cell: str) -> bool:
     try:
-        float(cell)
+        _number(cell)
     except ValueError:
         return False
     return True
@@ -140,7 +147,7 @@ def _row(frame: str, agent: str, x: str, y: str, number: int, where: str) -> Row
     values = []
     for name, cell in (("frame", frame), ("x", x), ("y", y)):
         try:
-            value = float(cell)
+            value = _number(cell)
         except ValueError:
             raise UserError(f"{where}: {name} is {cell!r}, must be a number") from None
         if not math.isfinite(value):
@@ -152,14 +159,17 @@ def _row(frame: str, agent: str, x: str, y: str, number: int, where: str) -> Row
 
 
 def _label(agent: str, where: str) -> str:
-    """The identifier as text; `1.0` and `1` are the same pedestrian."""
+    """The identifier as text; `1.0` and `1` are the same pedestrian.
+
+    Whole numbers beyond those that floats tell apart stay as they are written.
+    """
     if not agent or agent.lower() in ("nan", "none", "null"):
         raise UserError(f"{where}: id is {agent!r}, must name a pedestrian")
     try:
-        value = float(agent)
+        value = _number(agent)
     except ValueError:
         return agent
-    return str(int(value)) if math.isfinite(value) and value.is_integer() else agent
+    return str(int(value)) if value.is_integer() and abs(value) < LARGEST_FRAME else agent
 
 
 def read_homography(path: str | Path) -> Float[np.ndarray, "3 3"]:

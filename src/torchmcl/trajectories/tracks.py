@@ -11,9 +11,12 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from torchmcl.errors import UserError
-from torchmcl.trajectories.rows import check_positions, iter_rows, to_meters
+from torchmcl.trajectories.rows import LARGEST_FRAME, check_positions, iter_rows, to_meters
 
 __all__ = ["STEP", "Tracks", "read_tracks"]
+
+MOST_STEPS = 1e7
+"""Of the grid of resampled tracks: 46 days."""
 
 STEP = 0.4
 """Seconds from one position to the next in everything that is learned and predicted."""
@@ -56,13 +59,23 @@ class Tracks:
 
         Raises:
             UserError: A pedestrian that has two positions at one frame.
+            ValueError: Frames that are not whole, positions that are not finite, columns of different lengths.
         """
-        labels, codes = np.unique(np.asarray(agents), return_inverse=True)
-        order = np.lexsort((np.asarray(frames), codes))
+        numbers, places = _whole(frames), _finite(positions)
+        try:
+            labels, codes = np.unique(np.asarray(agents).reshape(-1), return_inverse=True)
+        except TypeError:
+            raise TypeError("agents must be labels that can be sorted, such as names or numbers") from None
+        if not len(numbers) == len(codes) == len(places):
+            raise ValueError(
+                "frames, agents and positions must have as many rows as each other, "
+                f"got {len(numbers)}, {len(codes)} and {len(places)}"
+            )
+        order = np.lexsort((numbers, codes))
         made = cls(
-            np.asarray(frames, dtype=np.int64)[order],
+            numbers[order],
             codes.astype(np.int64)[order],
-            np.asarray(positions, dtype=np.float64).reshape(-1, 2)[order],
+            places[order],
             tuple(str(label) for label in labels),
         )
         twice = np.flatnonzero((np.diff(made.frames) == 0) & (np.diff(made.agents) == 0))
@@ -111,10 +124,12 @@ class Tracks:
         Returns:
             Tracks whose frames are those of the new grid, rounded to whole numbers.
         """
+        check_rate(fps, gaps=gaps)
         fps = self.spacing / STEP if fps is None else fps
         stride = STEP * fps
         start = float(self.instants[0] if anchor is None else anchor) if len(self) else 0.0
         limit = max(self.spacing, gaps * fps) * (1 + 1e-9)
+        self._check_size(stride)
         rows = [self._at_grid(*piece, start, stride) for piece in self._pieces(limit)]
         kept = [row for row in rows if len(row[0])]
         if not kept:
@@ -124,6 +139,15 @@ class Tracks:
         return Tracks(
             _frame(steps, start, stride), agents, positions, self.names, _frame(grid, start, stride)
         )
+
+    def _check_size(self, stride: float) -> None:
+        """Refuse a grid that would fill the memory, of a rate or a frame that is a mistake."""
+        steps = (float(self.frames.max()) - float(self.frames.min())) / stride if len(self) else 0.0
+        if steps > MOST_STEPS:
+            raise UserError(
+                f"frames {self.frames.min()} to {self.frames.max()} would be {steps:.3g} steps of {STEP} s, "
+                f"must be at most {MOST_STEPS:g}: is fps right, and every frame?"
+            )
 
     def _pieces(self, limit: float) -> list[tuple[int, int]]:
         """Ranges of rows of one pedestrian without a gap longer than `limit` frames."""
@@ -138,6 +162,32 @@ class Tracks:
         steps = np.arange(np.ceil(frames[0] - 1e-6), np.floor(frames[-1] + 1e-6) + 1)
         xy = [np.interp(steps, frames, self.positions[first:last, axis]) for axis in (0, 1)]
         return steps, np.full(len(steps), self.agents[first]), np.stack(xy, -1)
+
+
+def _whole(frames: object) -> Int[np.ndarray, "rows"]:
+    """Numbers of frames; fractions would be cut off without a word."""
+    given = np.asarray(frames)
+    if given.dtype.kind not in "iuf" and given.size:
+        raise TypeError(f"frames must be whole numbers, got {given.dtype}")
+    wrong = (
+        given[~(np.abs(given.astype(np.float64)) <= LARGEST_FRAME) | (given % 1 != 0)]
+        if given.size
+        else given
+    )
+    if wrong.size:
+        raise ValueError(f"frames must be whole numbers of at most 2^53, got {wrong.flat[0]}")
+    return given.reshape(-1).astype(np.int64)
+
+
+def _finite(positions: object) -> Float[np.ndarray, "rows 2"]:
+    given = np.asarray(positions)
+    if given.dtype.kind not in "iuf":
+        raise TypeError(f"positions must be real numbers, got {given.dtype}")
+    if given.size and (given.ndim != 2 or given.shape[1] != 2):
+        raise ValueError(f"positions must be (rows, 2), got {given.shape}")
+    if not np.isfinite(given).all():
+        raise ValueError("positions must be finite: leave out rows without a position")
+    return given.reshape(-1, 2).astype(np.float64)
 
 
 def _frame(steps: np.ndarray, start: float, stride: float) -> np.ndarray:

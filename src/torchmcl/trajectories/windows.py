@@ -26,6 +26,9 @@ PREDICTED = 12
 NEIGHBORS = 10
 """How many of the nearest pedestrians a network is told about."""
 
+PAIRS = 2**22
+"""Of pedestrians whose distances are in memory at a time."""
+
 
 @dataclass(frozen=True, eq=False)
 class Histories:
@@ -186,10 +189,13 @@ def neighbors(
     for group in order.split(torch.unique(instants, return_counts=True)[1].tolist()):
         if len(group) < 2:
             continue
-        relative = now[group] - now[group, None]
-        distance = relative.norm(dim=-1).fill_diagonal_(torch.inf)
-        nearest = distance.argsort(dim=-1, stable=True)[:, : min(count, len(group) - 1)]
-        motion = torch.cat([last[group], mean[group]], -1)[nearest]
-        place = relative.take_along_dim(nearest[..., None], 1)
-        found[group, : nearest.shape[1]] = torch.cat([place, motion], -1)
+        motion = torch.cat([last[group], mean[group]], -1)
+        # Some at a time: all pairs of a crowd would fill the memory.
+        for some in torch.arange(len(group)).split(max(PAIRS // len(group), 1)):
+            relative = now[group] - now[group[some], None]
+            distance = relative.norm(dim=-1)
+            distance[torch.arange(len(some)), some] = torch.inf
+            nearest = distance.argsort(dim=-1, stable=True)[:, : min(count, len(group) - 1)]
+            place = relative.take_along_dim(nearest[..., None], 1)
+            found[group[some], : nearest.shape[1]] = torch.cat([place, motion[nearest]], -1)
     return found

@@ -58,7 +58,7 @@ class Guard:
         if _hostname(f"//{host}") not in self.hosts:
             return "this server is not known by that name; start it with --allow-host NAME"
         origin = headers.get("origin")
-        if origin is not None and urlsplit(origin).netloc.lower() != host.lower():
+        if origin is not None and _place(origin) != host.lower():
             return "requests from other sites are refused"
         if headers.get("sec-fetch-site", "same-origin") not in ("same-origin", "none"):
             return "requests from other sites are refused"
@@ -68,6 +68,14 @@ class Guard:
 def _hostname(address: str) -> str | None:
     try:
         return urlsplit(address).hostname
+    except ValueError:
+        return None
+
+
+def _place(origin: str) -> str | None:
+    """Host and port; nothing of an address that is none."""
+    try:
+        return urlsplit(origin).netloc.lower()
     except ValueError:
         return None
 
