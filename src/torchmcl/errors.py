@@ -26,6 +26,7 @@ __all__ = [
     "check_shape",
     "check_sizes",
     "check_tensor",
+    "check_text",
     "printable",
 ]
 
@@ -306,6 +307,22 @@ def check_flag(name: str, value: Any) -> None:
     """
     if not isinstance(value, bool):
         raise TypeError(f"{name} must be True or False, got {_kind(value)}")
+
+
+def check_text(name: str, value: Any) -> None:
+    """Raise a `TypeError` unless `value` is a string.
+
+    Args:
+        name: The name of the argument, for the message.
+        value: What the caller passed.
+
+    Example:
+        >>> check_text("monitor", 3)
+        Traceback (most recent call last):
+        TypeError: monitor must be a string, got 3
+    """
+    if not isinstance(value, str):
+        raise TypeError(f"{name} must be a string, got {_kind(value)}")
 
 
 def check_callable(name: str, value: Any, what: str) -> None:
