@@ -379,6 +379,8 @@ def test_the_medoid_of_short_numbers(dtype):
     assert torch.equal(hypotheses.medoid, torch.ones(1, dtype=dtype))
 
 
-def test_points_without_coordinates_are_refused():
+def test_points_without_coordinates_and_distances_with_some_are_refused():
+    with pytest.raises(ValueError, match="distance must reduce the last axis"):
+        Hypotheses(torch.zeros(4, 3, 2)).cells(torch.zeros(4, 2), lambda x, y: x - y)
     with pytest.raises(ValueError, match="points holds no coordinate"):
         Hypotheses(torch.zeros(4, 3, 0))

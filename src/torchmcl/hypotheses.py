@@ -12,10 +12,9 @@ from torch import Tensor
 from torch.nn.functional import logsigmoid
 from torch.utils.data._utils.collate import default_collate_fn_map
 
-from torchmcl.distances import Distance, euclidean
+from torchmcl.distances import Distance, euclidean, measured
 from torchmcl.errors import (
     check_broadcast,
-    check_callable,
     check_choice,
     check_coordinates,
     check_floats,
@@ -323,8 +322,7 @@ class Hypotheses:
         """
         check_coordinates("y", y, self.dim, "hypotheses have")
         check_broadcast("y", y, self.batch_shape, "hypotheses have")
-        check_callable("distance", distance, "a function of two tensors of points")
-        return distance(y[..., None, :], self.points).argmin(-1)
+        return measured(distance, y[..., None, :], self.points).argmin(-1)
 
     def sample(
         self, shape: tuple[int, ...] = (), generator: torch.Generator | None = None

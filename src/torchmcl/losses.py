@@ -8,7 +8,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 from torch.nn.functional import softplus
 
-from torchmcl.assignment import Assign, best_index, mask_of, winner_takes_all
+from torchmcl.assignment import Assign, assigned, best_index, mask_of, winner_takes_all
 from torchmcl.distances import Distance, check_shapes, cost_matrix, euclidean, pairwise, present
 from torchmcl.errors import (
     check_bools,
@@ -167,6 +167,9 @@ def rmcl_loss(
     if hypotheses.logits is None:
         raise ValueError("hypotheses have no scores: rmcl_loss needs logits, mcl_loss works without")
     check_number("beta", beta, 0, finite=True)
+    most = torch.finfo(torch.promote_types(hypotheses.points.dtype, hypotheses.logits.dtype)).max
+    if beta > most:
+        raise ValueError(f"beta must be at most {most:g} in this dtype, got {beta}")
     each, won, active = _assigned(hypotheses.points, targets, active, distance, assign)
     if hypotheses.link == "sigmoid":
         positive = won.clamp(max=1).to(hypotheses.logits.dtype)
@@ -272,7 +275,7 @@ def _assigned(
     targets, active = present(points, targets, active)
     if assign is not winner_takes_all:
         cost = pairwise(points, targets, distance)
-        weights, winners = assign(cost)
+        weights, winners = assigned(assign, cost)
         return (weights * cost).sum(-1), (winners & active[..., None]).sum(-2), active
     # Only winners have a gradient: measuring them once more is cheaper than a graph over all pairs.
     with torch.no_grad():

@@ -10,7 +10,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 from torch.distributions import Distribution
 
-from torchmcl.distances import Distance, euclidean
+from torchmcl.distances import Distance, euclidean, measured
 from torchmcl.errors import (
     check_broadcast,
     check_callable,
@@ -266,7 +266,7 @@ def nearest(
     hypotheses: Hypotheses, y: Float[Tensor, "*sample_batch dim"], distance: Distance
 ) -> Float[Tensor, "*value"]:
     """The distance of each outcome to the nearest hypothesis that has a probability; NaN where nobody knows."""
-    each = distance(y[..., None, :], hypotheses.points)
+    each = measured(distance, y[..., None, :], hypotheses.points)
     near = each.masked_fill(hypotheses.probs == 0, torch.inf).amin(-1)
     return near.masked_fill(undefined(hypotheses), torch.nan)
 
