@@ -195,7 +195,7 @@ def _together(answers: list[Any]) -> Hypotheses:
         answer if isinstance(answer, Hypotheses) else Hypotheses(answer[..., None, :]) for answer in answers
     ]
     shapes = [(part.batch_shape, part.dim) for part in parts]
-    if len(set(shapes)) > 1:
+    if any(shape != shapes[0] for shape in shapes):
         raise ValueError(
             f"members must return equal batch axes and dim, got {[(tuple(axes), dim) for axes, dim in shapes]}"
         )
