@@ -7,7 +7,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from torchmcl.assignment import annealed, relaxed, top_n, winner_takes_all
+from torchmcl.assignment import annealed, assigned, relaxed, top_n, winner_takes_all
 
 RULES = [
     winner_takes_all,
@@ -92,9 +92,19 @@ def test_epsilon_beyond_its_range(epsilon):
         (lambda: winner_takes_all(torch.ones(1, 2, dtype=torch.long)), "cost must be floating point"),
         (lambda: top_n(torch.ones(1, 2), n=1.5), r"n must be an integer, got 1\.5"),
         (lambda: relaxed(torch.ones(1, 2), epsilon=float("nan")), "epsilon must be between 0 and 1, got nan"),
+        (
+            lambda: assigned(lambda cost: (cost[:1], cost[:1] > 0), torch.ones(2, 3)),
+            r"weights of assign must be \(2, 3\) like the cost, got \(1, 3\)",
+        ),
         (lambda: relaxed(None, epsilon=0.5), "cost must be a tensor, got None"),
     ],
 )
 def test_arguments_are_named(rule, message):
     with pytest.raises((TypeError, ValueError), match=message):
         rule()
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.float32, torch.float64])
+def test_a_temperature_below_all_numbers_of_the_dtype_is_a_cold_one(dtype):
+    cost = torch.tensor([[3.0, 1.0, 2.0]], dtype=dtype)
+    assert torch.equal(annealed(cost, 1e-320).weights, winner_takes_all(cost).weights)

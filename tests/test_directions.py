@@ -1,6 +1,7 @@
 """Angles and unit vectors are one thing in two forms."""
 
 import numpy as np
+import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
@@ -36,3 +37,16 @@ def test_tangents_complete_an_orthonormal_frame(angles):
 def test_gradients_at_the_pole_are_finite_with_a_least_radius():
     pole = torch.tensor([0.0, 0.0, 1.0], requires_grad=True)
     assert torch.autograd.grad(from_vectors(pole, least=1e-6).sum(), pole)[0].isfinite().all()
+
+
+@pytest.mark.parametrize(
+    ("function", "value", "message"),
+    [
+        (unit_vectors, np.zeros((4, 3)), r"directions must be \(\*batch, 2\), got \(4, 3\)"),
+        (vector_directions, np.zeros((3, 2)), r"vectors must be \(\*batch, 3\), got \(3, 2\)"),
+        (unit_vectors, np.float64(1.0), r"directions must be \(\*batch, 2\), got \(\)"),
+    ],
+)
+def test_other_numbers_of_coordinates_are_refused(function, value, message, unchecked):
+    with pytest.raises(ValueError, match=message):
+        function(value)

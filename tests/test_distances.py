@@ -136,6 +136,14 @@ def test_mistakes_are_named(distance, x, y, message):
             "distance must be a function of two tensors of points, got 'great_circle'",
         ),
         ({"distance": lambda x, y: (x - y).abs()}, r"distance must reduce the last axis to \(4, 3\)"),
+        (
+            {"distance": lambda x, y: None},
+            "distance must return a floating-point tensor, it returned NoneType",
+        ),
+        (
+            {"distance": lambda x, y: (x - y).norm(dim=-1).long()},
+            "floating-point tensor, it returned torch.int64",
+        ),
     ],
 )
 def test_mistakes_of_a_cost_matrix_are_named(change, message):

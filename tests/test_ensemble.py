@@ -1,5 +1,7 @@
 """Ensembles: together as apart."""
 
+from functools import partial
+
 import pytest
 import torch
 from torch import nn
@@ -25,6 +27,56 @@ def test_members_stand_side_by_side():
 
 def scored(widths: bool = True) -> nn.Module:
     return nn.Sequential(nn.Linear(3, 4), nn.Tanh(), HypothesisHead(4, 3, 1, "sigmoid", widths=widths))
+
+
+def test_a_stacked_ensemble_hears_train_and_eval():
+    ensemble = StackedEnsemble(lambda: nn.Sequential(nn.Linear(3, 8), nn.Dropout(0.5)), members=4)
+    inputs = torch.randn(5, 3)
+    assert not torch.equal(ensemble(inputs).points, ensemble(inputs).points)
+    ensemble.eval()
+    assert torch.equal(ensemble(inputs).points, ensemble(inputs).points)
+    torch.testing.assert_close(ensemble(inputs).points, ensemble.unstack().eval()(inputs).points)
+
+
+def test_frozen_weights_stay_frozen_in_a_stack():
+    def half_frozen() -> nn.Module:
+        network = nn.Linear(3, 2)
+        network.bias.requires_grad_(False)
+        return network
+
+    found = dict(StackedEnsemble(half_frozen, members=2).named_parameters())
+    assert {name: each.requires_grad for name, each in found.items()} == {"weight": True, "bias": False}
+
+
+def test_unscored_members_keep_their_widths():
+    members = [HypothesisHead(3, 2, 1, scores=None, widths=True) for _ in range(2)]
+    inputs = torch.randn(5, 3)
+    expected = torch.cat([member(inputs).widths for member in members], -1)
+    assert torch.equal(Ensemble(members)(inputs).widths, expected)
+
+
+SHARED = nn.Linear(3, 2)
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: StackedEnsemble(lambda: SHARED, 3), "build must make another network each time"),
+        (lambda: StackedEnsemble(lambda: 3, 3), "build must make a torch.nn.Module, it made int"),
+        (
+            lambda: StackedEnsemble(partial(next, iter([nn.Linear(3, 2), nn.Linear(3, 1)])), 2),
+            "build must make networks with the same weights and shapes",
+        ),
+        (lambda: Ensemble([nn.LSTM(3, 2)])(torch.ones(2, 3)), "members must return Hypotheses or a tensor"),
+        (
+            lambda: Ensemble([nn.Linear(3, 2), nn.Linear(3, 1)])(torch.ones(2, 3)),
+            "members must return equal batch axes and dim",
+        ),
+    ],
+)
+def test_members_that_do_not_fit_are_named(call, message, unchecked):
+    with pytest.raises((ValueError, TypeError), match=message):
+        call()
 
 
 def test_scored_members_are_one_distribution():

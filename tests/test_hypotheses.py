@@ -346,3 +346,41 @@ class TestMistakes:
             scored(1).cells([0.0, 0.0])
         with pytest.raises(ValueError, match="y has 3 coordinates, hypotheses have 2"):
             scored(1).cells(torch.zeros(3))
+
+
+NOTHING_KNOWN = [
+    Hypotheses(torch.tensor([[[0.0], [1.0]], [[0.0], [torch.nan]]]), torch.zeros(2, 2), "softmax"),
+    Hypotheses(torch.rand(2, 2, 1), torch.tensor([[0.0, 1.0], [0.0, torch.nan]]), "softmax"),
+    Hypotheses(torch.rand(2, 2, 1), torch.tensor([[0.0, 1.0], [torch.nan, 0.0]]), widths=torch.ones(2, 2)),
+    Hypotheses(torch.rand(2, 2, 1), torch.tensor([[0.0, 1.0], [-torch.inf, -torch.inf]]), "softmax"),
+]
+
+
+@pytest.mark.parametrize("hypotheses", NOTHING_KNOWN)
+@pytest.mark.parametrize("what", ["mean", "mode", "medoid", "median", "std"])
+def test_what_is_not_known_is_nan_and_no_number(hypotheses, what):
+    value = getattr(hypotheses, what)
+    assert value[0].isfinite().all()
+    assert value[1].isnan().all()
+
+
+@pytest.mark.parametrize("hypotheses", NOTHING_KNOWN[1:])
+def test_nothing_is_drawn_of_what_is_not_known(hypotheses):
+    drawn = hypotheses.sample((3,))
+    assert drawn[:, 0].isfinite().all()
+    assert drawn[:, 1].isnan().all()
+    with pytest.raises(ValueError, match="hypotheses must have finite points and probabilities"):
+        hypotheses.reduce(1)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_the_medoid_of_short_numbers(dtype):
+    hypotheses = Hypotheses(torch.tensor([[0.0], [1.0], [4.0]], dtype=dtype))
+    assert torch.equal(hypotheses.medoid, torch.ones(1, dtype=dtype))
+
+
+def test_points_without_coordinates_and_distances_with_some_are_refused():
+    with pytest.raises(ValueError, match="distance must reduce the last axis"):
+        Hypotheses(torch.zeros(4, 3, 2)).cells(torch.zeros(4, 2), lambda x, y: x - y)
+    with pytest.raises(ValueError, match="points holds no coordinate"):
+        Hypotheses(torch.zeros(4, 3, 0))

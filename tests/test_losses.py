@@ -360,6 +360,14 @@ class TestMistakes:
             ({"beta": float("nan")}, "beta must be at least 0, got nan"),
             ({"beta": float("inf")}, "beta must be finite, got inf"),
             ({"beta": "1"}, "beta must be a number, got '1'"),
+            ({"beta": 1e39}, "beta must be at most 3.40282e.38 in this dtype, got 1e.39"),
+            ({"beta": 10**400}, "beta must be finite, got 1000"),
+            ({"assign": lambda cost: cost.argmin(-1)}, "assign must return Assignment"),
+            (
+                {"assign": lambda cost: (cost[..., :1], cost[..., :1] > 0)},
+                r"weights of assign must be \(.*\) like the cost",
+            ),
+            ({"assign": lambda cost: (cost, cost)}, "winners of assign must be a boolean mask"),
             ({"negatives": 1.5}, r"negatives must be an integer, got 1\.5"),
             ({"assign": None}, "assign must be a rule such as winner_takes_all, got None"),
             ({"distance": None}, "distance must be a function of two tensors of points, got None"),
@@ -376,7 +384,42 @@ class TestMistakes:
             rmcl_loss(**given)
 
 
-@pytest.mark.parametrize("slots", [3, 6])
+@pytest.mark.parametrize("loss", [name for name in losses() if name != "pit"])
+@pytest.mark.parametrize("masked", [True, False])
+def test_without_an_axis_of_targets_the_loss_is_finite_with_a_graph(loss, masked):
+    points, logits, targets, active = problem(4, 0, 5, 2, seed=3)
+    value = losses()[loss](points, logits, targets, active if masked else None)
+    value.backward()
+    assert torch.isfinite(value)
+    assert (points.grad == 0).all()
+
+
+@pytest.mark.parametrize("link", ["sigmoid", "softmax"])
+def test_pruned_hypotheses_without_targets_leave_the_loss_finite(link):
+    hypotheses = Hypotheses(torch.tensor([[0.0], [9.0]]), torch.tensor([2.0, -9.0]), link).prune(0.1)
+    logits = hypotheses.logits.requires_grad_()
+    loss = rmcl_loss(Hypotheses(hypotheses.points, logits, link), torch.zeros(3, 1))
+    loss.backward()
+    assert loss.isfinite()
+    assert logits.grad.isfinite().all()
+
+
+def test_short_numbers_count_many_targets():
+    points = torch.tensor([[0.0], [9.0]], dtype=torch.bfloat16)
+    targets = torch.cat([torch.zeros(3000, 1), torch.full((1000, 1), 9.0)]).bfloat16()
+    logits = torch.tensor([0.0, 4.0])
+    value = rmcl_loss(Hypotheses(points, logits, "softmax"), targets)
+    torch.testing.assert_close(value, cell_loss(logits, torch.tensor([0.75, 0.25])))
+
+
+@pytest.mark.parametrize("loss", [scoring_loss, cell_loss])
+def test_a_single_score_has_no_axis_of_hypotheses(loss, unchecked):
+    right = torch.tensor(True) if loss is scoring_loss else torch.tensor(1.0)
+    with pytest.raises(ValueError, match=r"logits must be \(\*batch, hypotheses\), got \(\)"):
+        loss(torch.tensor(0.0), right)
+
+
+@pytest.mark.parametrize("slots", [0, 3, 6])
 def test_pit_of_an_empty_batch_is_zero_with_a_graph(slots):
     points, logits = torch.zeros(0, slots, 2, requires_grad=True), torch.zeros(0, slots, requires_grad=True)
     loss = pit_loss(points, logits, torch.zeros(0, slots, 2), torch.zeros(0, slots).bool())

@@ -205,3 +205,12 @@ class TestMistakesOfCounting:
         given = {"hypotheses": self.hypotheses, "targets": torch.zeros(2, 4, 1), **change}
         with pytest.raises((TypeError, ValueError), match=message):
             metric.update(**given)
+
+    def test_what_is_nan_is_not_counted(self):
+        targets = torch.full((2, 4, 1), torch.nan)
+        with pytest.raises(ValueError, match="nobody knows which hypothesis wins"):
+            WinnerHistogram(3).update(self.hypotheses, targets)
+        WinnerHistogram(3).update(self.hypotheses, targets, torch.zeros(2, 4, dtype=torch.bool))
+        unknown = Hypotheses(self.hypotheses.points, torch.full((2, 3), torch.nan))
+        with pytest.raises(ValueError, match="hypotheses have scores that are NaN"):
+            CountRecall().update(unknown, torch.zeros(2, 4, 1))

@@ -76,3 +76,35 @@ def test_wrong_arguments_are_named(unchecked):
         plot_density(new_axes(), torch.zeros(4), Hypotheses(torch.zeros(4, 3, 1)))
     with pytest.raises(ValueError, match="pit holds no value"):
         plot_pit(new_axes(), torch.tensor([torch.nan]))
+
+
+ONE = Hypotheses(torch.rand(3, 2))
+LINE = Hypotheses(torch.rand(4, 3, 1), widths=torch.ones(4, 3))
+X = torch.linspace(0, 1, 4)
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda axes: plot_pit(axes, [0.5]), "pit must be a tensor"),
+        (lambda axes: plot_coverage(axes, torch.tensor([-1.0, 0.5])), "pit must hold probabilities"),
+        (lambda axes: plot_pit(axes, X, bins=10**9), "bins must be at most 1000"),
+        (lambda axes: plot_density(axes, X[:2], LINE), r"x must be \(n,\)"),
+        (lambda axes: plot_density(axes, torch.tensor([0.0, 2.0, 1.0, 3.0]), LINE), "x must be increasing"),
+        (lambda axes: plot_density(axes, X, LINE, coverages=(1.5,)), "each of coverages must be above 0"),
+        (lambda axes: plot_density(axes, X, LINE, coverages=()), "coverages must be a sequence"),
+        (lambda axes: plot_density(axes, X, LINE, y_range=(1, 0)), "y_range must be increasing"),
+        (lambda axes: plot_density(axes, X, LINE, steps=10**12), "steps must be at most"),
+        (lambda axes: plot_cells(axes, Hypotheses(ONE.points * torch.nan)), "hypotheses must have finite"),
+        (lambda axes: plot_cells(axes, ONE, targets=torch.zeros(3, 3)), "targets has 3 coordinates"),
+        (
+            lambda axes: plot_cells(axes, ONE, targets=torch.full((1, 2), torch.nan)),
+            "targets must be .* finite",
+        ),
+        (lambda axes: plot_cells(axes, ONE, low=(0,)), "low must be two numbers"),
+        (lambda axes: plot_directions(axes, None), "hypotheses must be Hypotheses"),
+    ],
+)
+def test_what_cannot_be_drawn_is_named(call, message, unchecked):
+    with pytest.raises((ValueError, TypeError), match=message):
+        call(new_axes())

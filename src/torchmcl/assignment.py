@@ -7,9 +7,9 @@ import torch
 from jaxtyping import Bool, Float, Int, Shaped
 from torch import Tensor
 
-from torchmcl.errors import check_floats, check_integer, check_number
+from torchmcl.errors import check_bools, check_floats, check_integer, check_number, check_shape
 
-__all__ = ["Assign", "Assignment", "annealed", "relaxed", "top_n", "winner_takes_all"]
+__all__ = ["Assign", "Assignment", "annealed", "assigned", "relaxed", "top_n", "winner_takes_all"]
 
 
 class Assignment(NamedTuple):
@@ -120,7 +120,27 @@ def annealed(cost: Float[Tensor, "*batch targets hypotheses"], temperature: floa
     if temperature == 0:
         return Assignment(winners.to(cost.dtype), winners)
     excess = cost.detach() - cost.detach().amin(-1, keepdim=True)
-    return Assignment((-excess / float(temperature)).softmax(-1), winners)
+    least = torch.finfo(cost.dtype).tiny  # below, the temperature would be 0 in this dtype
+    return Assignment((-excess / max(float(temperature), least)).softmax(-1), winners)
+
+
+def assigned(assign: Assign, cost: Float[Tensor, "*batch targets hypotheses"]) -> Assignment:
+    """What a rule makes of the cost; an error that names `assign` if that is no assignment for this cost.
+
+    Args:
+        assign: The rule, which may be a user's.
+        cost: `(*batch, targets, hypotheses)`.
+
+    Returns:
+        Weights and winners.
+    """
+    made = assign(cost)
+    if not isinstance(made, tuple) or len(made) != 2:
+        raise TypeError(f"assign must return Assignment(weights, winners), it returned {type(made).__name__}")
+    check_floats("weights of assign", made[0])
+    check_shape("weights of assign", made[0], cost.shape, "like the cost")
+    check_bools("winners of assign", made[1], cost.shape, "like the cost")
+    return Assignment(*made)
 
 
 def _check_cost(cost: Tensor) -> None:

@@ -90,7 +90,7 @@ def unit_vectors(directions: Float[np.ndarray, "*batch 2"]) -> Float[np.ndarray,
         >>> unit_vectors(np.radians([90.0, 0.0])).round(3) + 0.0
         array([0., 1., 0.])
     """
-    azimuth, elevation = directions[..., 0], directions[..., 1]
+    azimuth, elevation = _coordinates("directions", directions, 2)
     flat = np.cos(elevation)
     return np.stack([flat * np.cos(azimuth), flat * np.sin(azimuth), np.sin(elevation)], axis=-1)
 
@@ -108,5 +108,13 @@ def vector_directions(vectors: Float[np.ndarray, "*batch 3"]) -> Float[np.ndarra
         >>> np.degrees(vector_directions(np.array([0.0, 2.0, 2.0])))
         array([90., 45.])
     """
-    x, y, z = np.moveaxis(vectors, -1, 0)
+    x, y, z = _coordinates("vectors", vectors, 3)
     return np.stack([np.arctan2(y, x), np.arctan2(z, np.hypot(x, y))], axis=-1)
+
+
+def _coordinates(name: str, value: np.ndarray, count: int) -> np.ndarray:
+    """The coordinates as the first axis, or an error where there are others."""
+    array = np.asarray(value)
+    if not array.ndim or array.shape[-1] != count:
+        raise ValueError(f"{name} must be (*batch, {count}), got {array.shape}")
+    return np.moveaxis(array, -1, 0)

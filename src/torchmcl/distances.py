@@ -17,6 +17,7 @@ __all__ = [
     "euclidean",
     "great_circle",
     "great_circle_swapped",
+    "measured",
     "squared_euclidean",
 ]
 
@@ -207,12 +208,31 @@ def pairwise(points: Tensor, targets: Tensor, distance: Distance) -> Tensor:
     if distance is euclidean and targets.dtype == points.dtype in (torch.float32, torch.float64):
         # The same numbers without the (*batch, targets, hypotheses, dim) differences.
         return torch.cdist(targets, points, compute_mode="donot_use_mm_for_euclid_dist")
+    return measured(distance, targets[..., :, None, :], points[..., None, :, :])
+
+
+def measured(distance: Distance, x: Tensor, y: Tensor) -> Tensor:
+    """The distances of broadcasting points; an error that names `distance` if it returned something else.
+
+    Args:
+        distance: The distance, which may be a user's.
+        x: Points `(*batch, dim)`.
+        y: Points `(*batch, dim)`.
+
+    Returns:
+        The distances `(*batch)`.
+    """
     check_callable("distance", distance, "a function of two tensors of points")
-    cost = distance(targets[..., :, None, :], points[..., None, :, :])
-    expected = (*targets.shape[:-1], points.shape[-2])
-    if cost.shape != expected:
-        raise ValueError(f"distance must reduce the last axis to {expected}, it returned {tuple(cost.shape)}")
-    return cost
+    found = distance(x, y)
+    if not isinstance(found, Tensor) or not found.is_floating_point():
+        kind = found.dtype if isinstance(found, Tensor) else type(found).__name__
+        raise TypeError(f"distance must return a floating-point tensor, it returned {kind}")
+    expected = tuple(torch.broadcast_shapes(x.shape, y.shape)[:-1])
+    if found.shape != expected:
+        raise ValueError(
+            f"distance must reduce the last axis to {expected}, it returned {tuple(found.shape)}"
+        )
+    return found
 
 
 def check_shapes(

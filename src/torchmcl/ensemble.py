@@ -25,7 +25,7 @@ class Ensemble(nn.Module):
 
     Members that all return scored `Hypotheses` are averaged (`Hypotheses.pool`): points, widths and scores stand side
     by side, probabilities divided by the number of members. If a member is unscored or returns a tensor
-    `(*batch, dim)`, all points together are unscored hypotheses.
+    `(*batch, dim)`, all points together are unscored hypotheses, with widths if all members have them.
 
     Args:
         members: At least one network; all take the same inputs.
@@ -73,10 +73,13 @@ class StackedEnsemble(nn.Module):
         check_callable("build", build, "a function that makes a network")
         check_integer("members", members, most=MOST_MEMBERS)
         networks = [build() for _ in range(members)]
+        _check_equal(networks)
         parameters, buffers = stack_module_state(networks)
         self._names = {name.replace(".", "__"): name for name in (*parameters, *buffers)}
         for name, value in parameters.items():
-            self.register_parameter(name.replace(".", "__"), nn.Parameter(value.detach()))
+            self.register_parameter(
+                name.replace(".", "__"), nn.Parameter(value.detach(), value.requires_grad)
+            )
         for name, value in buffers.items():
             self.register_buffer(name.replace(".", "__"), value)
         # Kept out of the module tree: its own weights are never used, only its forward.
@@ -99,10 +102,14 @@ class StackedEnsemble(nn.Module):
         check_tensor("inputs", inputs)
         link: list[Link] = []
 
+        # Out of the module tree, it hears neither `train` nor `eval`.
+        skeleton = self.__dict__["_skeleton"].train(self.training)
+
         def answer(state: dict[str, Tensor]) -> Any:
-            out = functional_call(self.__dict__["_skeleton"], state, (inputs,))
+            out = functional_call(skeleton, state, (inputs,))
             if isinstance(out, Tensor):
                 return out
+            _check_answer(out)
             link.append(out.link)
             parts = {"points": out.points, "logits": out.logits, "widths": out.widths}
             return {name: part for name, part in parts.items() if part is not None}
@@ -163,10 +170,37 @@ def members_loss(
     return members * mcl_loss(alone, targets, active, distance=distance, best_target_only=best_target_only)
 
 
+def _check_equal(networks: list[Any]) -> None:
+    """Raise unless `build` has made different networks with weights of equal shapes."""
+    if not all(isinstance(network, nn.Module) for network in networks):
+        raise TypeError(f"build must make a torch.nn.Module, it made {type(networks[0]).__name__}")
+    if len({id(network) for network in networks}) < len(networks):
+        raise ValueError("build must make another network each time, it returned the same one again")
+    first, *others = ({name: each.shape for name, each in n.state_dict().items()} for n in networks)
+    if any(other != first for other in others):
+        raise ValueError("build must make networks with the same weights and shapes each time")
+
+
+def _check_answer(answer: Any) -> None:
+    if not isinstance(answer, Hypotheses) and not (isinstance(answer, Tensor) and answer.ndim):
+        raise TypeError(
+            f"members must return Hypotheses or a tensor (*batch, dim), one returned {type(answer).__name__}"
+        )
+
+
 def _together(answers: list[Any]) -> Hypotheses:
+    for answer in answers:
+        _check_answer(answer)
     parts = [
         answer if isinstance(answer, Hypotheses) else Hypotheses(answer[..., None, :]) for answer in answers
     ]
+    shapes = [(part.batch_shape, part.dim) for part in parts]
+    if any(shape != shapes[0] for shape in shapes):
+        raise ValueError(
+            f"members must return equal batch axes and dim, got {[(tuple(axes), dim) for axes, dim in shapes]}"
+        )
     if all(part.logits is not None for part in parts):
         return Hypotheses.pool(parts)
-    return Hypotheses(torch.cat([part.points for part in parts], dim=-2))
+    widths = [part.widths for part in parts if part.widths is not None]
+    points = torch.cat([part.points for part in parts], dim=-2)
+    return Hypotheses(points, widths=torch.cat(widths, dim=-1) if len(widths) == len(parts) else None)

@@ -27,6 +27,7 @@ __all__ = [
     "check_shape",
     "check_sizes",
     "check_tensor",
+    "check_text",
     "printable",
 ]
 
@@ -330,6 +331,22 @@ def check_flag(name: str, value: Any) -> None:
         raise TypeError(f"{name} must be True or False, got {_kind(value)}")
 
 
+def check_text(name: str, value: Any) -> None:
+    """Raise a `TypeError` unless `value` is a string.
+
+    Args:
+        name: The name of the argument, for the message.
+        value: What the caller passed.
+
+    Example:
+        >>> check_text("monitor", 3)
+        Traceback (most recent call last):
+        TypeError: monitor must be a string, got 3
+    """
+    if not isinstance(value, str):
+        raise TypeError(f"{name} must be a string, got {_kind(value)}")
+
+
 def check_callable(name: str, value: Any, what: str) -> None:
     """Raise a `TypeError` unless `value` can be called.
 
@@ -381,7 +398,7 @@ def _as_float(value: Any) -> float:
     try:
         return float(value)
     except OverflowError:
-        return math.copysign(math.inf, value)
+        return math.inf if value > 0 else -math.inf
 
 
 def check_tensor(name: str, value: Any) -> None:

@@ -7,15 +7,14 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 from torch.nn.functional import logsigmoid
 from torch.utils.data._utils.collate import default_collate_fn_map
 
-from torchmcl.distances import Distance, euclidean
+from torchmcl.distances import Distance, euclidean, measured
 from torchmcl.errors import (
     check_broadcast,
-    check_callable,
     check_choice,
     check_coordinates,
     check_floats,
@@ -31,7 +30,7 @@ if TYPE_CHECKING:
     from torchmcl.voronoi.laws import Law
     from torchmcl.voronoi.mixture import VoronoiMixture
 
-__all__ = ["Hypotheses", "Link", "check_hypotheses"]
+__all__ = ["Hypotheses", "Link", "check_hypotheses", "undefined"]
 
 Link = Literal["sigmoid", "softmax"]
 
@@ -238,7 +237,10 @@ class Hypotheses:
 
     @property
     def mode(self) -> Float[Tensor, "*batch dim"]:
-        """The most probable hypothesis of each item; of equals, the one with the lowest index."""
+        """The most probable hypothesis of each item; of equals, the one with the lowest index.
+
+        NaN, as `medoid` and `median`, where a point or a probability is NaN.
+        """
         return self._point(self.log_probs.detach().argmax(-1))
 
     @property
@@ -251,6 +253,7 @@ class Hypotheses:
         probability 0 are no candidates; of equals, the one with the lowest index is taken.
         """
         points, probs = self.points.detach(), self.probs.detach()
+        points = points.to(torch.promote_types(points.dtype, torch.float32))  # cdist knows no shorter ones
         apart = torch.cdist(points, points, compute_mode="donot_use_mm_for_euclid_dist")
         expected = (apart * probs[..., None, :]).sum(-1).masked_fill(probs == 0, torch.inf)
         return self._point(expected.argmin(-1))
@@ -270,10 +273,12 @@ class Hypotheses:
         reached = self.probs.detach().take_along_dim(order, -1).cumsum(-1)
         # Rounding must not decide between two halves.
         enough = reached >= 0.5 - 4 * torch.finfo(reached.dtype).eps
-        return points.take_along_dim(enough.int().argmax(-1, keepdim=True), -1)
+        found = points.take_along_dim(enough.int().argmax(-1, keepdim=True), -1)
+        return found.masked_fill(undefined(self)[..., None], torch.nan)
 
     def _point(self, index: Int[Tensor, "*batch"]) -> Float[Tensor, "*batch dim"]:
-        return self.points.take_along_dim(index[..., None, None], dim=-2).squeeze(-2)
+        found = self.points.take_along_dim(index[..., None, None], dim=-2).squeeze(-2)
+        return found.masked_fill(undefined(self)[..., None], torch.nan)
 
     @property
     def count(self) -> Float[Tensor, "*batch"]:
@@ -317,8 +322,7 @@ class Hypotheses:
         """
         check_coordinates("y", y, self.dim, "hypotheses have")
         check_broadcast("y", y, self.batch_shape, "hypotheses have")
-        check_callable("distance", distance, "a function of two tensors of points")
-        return distance(y[..., None, :], self.points).argmin(-1)
+        return measured(distance, y[..., None, :], self.points).argmin(-1)
 
     def sample(
         self, shape: tuple[int, ...] = (), generator: torch.Generator | None = None
@@ -330,20 +334,22 @@ class Hypotheses:
             generator: The source of randomness; torch's default one if `None`.
 
         Returns:
-            Points `(*shape, *batch, dim)`.
+            Points `(*shape, *batch, dim)`; NaN where a probability is NaN.
         """
         check_sizes("shape", shape)
         check_generator(generator)
         count = torch.Size(shape).numel()
-        probs = self.probs.reshape(-1, self.n_hypotheses)
+        probs = self.probs.detach().reshape(-1, self.n_hypotheses)
+        known = probs.isfinite().all(-1, keepdim=True)
         drawn = (
-            torch.multinomial(probs, count, replacement=True, generator=generator)
+            torch.multinomial(torch.where(known, probs, 1), count, replacement=True, generator=generator)
             if count
             else probs[:, :0].long()
         )
         index = drawn.T.reshape(*shape, *self.batch_shape, 1, 1)
         points = self.points.expand(*shape, *self.points.shape)
-        return points.take_along_dim(index, dim=-2).squeeze(-2)
+        found = points.take_along_dim(index, dim=-2).squeeze(-2)
+        return torch.where(known.reshape(*self.batch_shape, 1), found, torch.nan)
 
     def density(self, law: "Law") -> "VoronoiMixture":
         """The distribution of Proposition 1 with `law` inside the cells.
@@ -494,10 +500,28 @@ def check_hypotheses(value: Any, *, scored: bool = False, widths: bool = False) 
         raise ValueError("hypotheses have no widths: they are needed here (HypothesisHead(..., widths=True))")
 
 
+def undefined(hypotheses: Hypotheses) -> Bool[Tensor, "*batch"]:
+    """The items of which nothing can be said, for a point or a probability is NaN.
+
+    Args:
+        hypotheses: K points, scored or not.
+
+    Returns:
+        A mask `(*batch)`.
+
+    Example:
+        >>> undefined(Hypotheses(torch.tensor([[[0.0], [1.0]], [[0.0], [torch.nan]]])))
+        tensor([False,  True])
+    """
+    return (hypotheses.points.isnan().any(-1) | hypotheses.probs.isnan()).any(-1)
+
+
 def _check(points: Any, logits: Any, link: Any, widths: Any) -> None:
     check_floats("points", points, "*batch hypotheses dim")
     if points.shape[-2] == 0:
         raise ValueError("points holds no hypothesis: its axis -2 has length 0")
+    if points.shape[-1] == 0:
+        raise ValueError("points holds no coordinate: its axis -1 has length 0")
     for name, value in (("logits", logits), ("widths", widths)):
         if value is not None:
             check_floats(name, value)

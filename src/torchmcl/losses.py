@@ -8,7 +8,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 from torch.nn.functional import softplus
 
-from torchmcl.assignment import Assign, best_index, mask_of, winner_takes_all
+from torchmcl.assignment import Assign, assigned, best_index, mask_of, winner_takes_all
 from torchmcl.distances import Distance, check_shapes, cost_matrix, euclidean, pairwise, present
 from torchmcl.errors import (
     check_bools,
@@ -62,6 +62,8 @@ def mcl_loss(
     check_flag("best_target_only", best_target_only)
     each, _, active = _assigned(hypotheses.points, targets, active, distance, assign)
     if best_target_only:
+        if not active.shape[-1]:
+            return _average(each, active)
         best = best_index(each.masked_fill(~active, torch.inf))
         active = active & mask_of(best, active)
     return _average(each, active)
@@ -90,7 +92,7 @@ def scoring_loss(
         >>> scoring_loss(torch.tensor([20.0, -20.0]), torch.tensor([True, False])).round()
         tensor(0.)
     """
-    check_floats("logits", logits)
+    check_floats("logits", logits, "*batch hypotheses")
     check_bools("positive", positive, logits.shape, "like logits")
     return _scoring(logits, positive.to(logits.dtype), negatives, reweight)
 
@@ -113,7 +115,7 @@ def cell_loss(
         >>> cell_loss(torch.zeros(4), torch.tensor([0.5, 0.5, 0.0, 0.0]))
         tensor(1.3863)
     """
-    check_floats("logits", logits)
+    check_floats("logits", logits, "*batch hypotheses")
     check_floats("mass", mass)
     check_shape("mass", mass, logits.shape, "like logits")
     check_nonnegative("mass", mass)
@@ -121,7 +123,8 @@ def cell_loss(
 
 
 def _cell_entropy(logits: Tensor, mass: Tensor) -> Tensor:
-    entropy = -(mass * logits.log_softmax(-1)).sum(-1)
+    # A pruned hypothesis without a target contributes nothing: not 0 times infinity.
+    entropy = -(mass * logits.log_softmax(-1)).masked_fill(mass == 0, 0).sum(-1)
     return entropy.sum() / (mass.sum(-1) > 0).sum().clamp(min=1)
 
 
@@ -164,6 +167,9 @@ def rmcl_loss(
     if hypotheses.logits is None:
         raise ValueError("hypotheses have no scores: rmcl_loss needs logits, mcl_loss works without")
     check_number("beta", beta, 0, finite=True)
+    most = torch.finfo(torch.promote_types(hypotheses.points.dtype, hypotheses.logits.dtype)).max
+    if beta > most:
+        raise ValueError(f"beta must be at most {most:g} in this dtype, got {beta}")
     each, won, active = _assigned(hypotheses.points, targets, active, distance, assign)
     if hypotheses.link == "sigmoid":
         positive = won.clamp(max=1).to(hypotheses.logits.dtype)
@@ -173,6 +179,7 @@ def rmcl_loss(
             f"negatives must be None with link 'softmax', which has no negatives to draw; got {negatives}"
         )
     else:
+        won = won.to(torch.promote_types(hypotheses.logits.dtype, torch.float32))
         mass = won / won.sum(-1, keepdim=True).clamp(min=1)
         scoring = _cell_entropy(hypotheses.logits, mass.to(hypotheses.logits.dtype))
     return torch.add(_average(each, active), scoring, alpha=float(beta))
@@ -268,12 +275,14 @@ def _assigned(
     targets, active = present(points, targets, active)
     if assign is not winner_takes_all:
         cost = pairwise(points, targets, distance)
-        weights, winners = assign(cost)
+        weights, winners = assigned(assign, cost)
         return (weights * cost).sum(-1), (winners & active[..., None]).sum(-2), active
     # Only winners have a gradient: measuring them once more is cheaper than a graph over all pairs.
     with torch.no_grad():
         best = best_index(pairwise(points, targets, distance))
-        won = points.new_zeros(points.shape[:-1]).scatter_add_(-1, best.squeeze(-1), active.to(points.dtype))
+        # Whole numbers: bfloat16 cannot count beyond 256.
+        won = torch.zeros(points.shape[:-1], dtype=torch.long, device=points.device)
+        won = won.scatter_add_(-1, best.squeeze(-1), active.long())
     return distance(targets, points.gather(-2, best.expand(targets.shape))), won, active
 
 
@@ -314,7 +323,7 @@ def _match(cost: Tensor) -> Tensor:
     """The slot of each target in the cheapest permutation of `cost (*batch, targets, slots)`."""
     sources = cost.shape[-1]
     if sources <= ENUMERATED_SOURCES:
-        orders = torch.tensor(list(permutations(range(sources))), device=cost.device)
+        orders = torch.tensor(list(permutations(range(sources))), dtype=torch.long, device=cost.device)
         each = cost[..., None, :, :].take_along_dim(orders[..., None].expand(*cost.shape[:-2], -1, -1, 1), -1)
         return orders[each.squeeze(-1).sum(-1).argmin(-1)]
     from scipy.optimize import linear_sum_assignment

@@ -8,8 +8,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from torchmcl.errors import check_coordinates
-from torchmcl.hypotheses import Hypotheses
+from torchmcl.errors import check_coordinates, check_integer, check_number, check_tensor
+from torchmcl.hypotheses import Hypotheses, check_hypotheses
 from torchmcl.mixtures import KernelMixture
 from torchmcl.regions.intervals import quantiles
 from torchmcl.regions.sets import smooth
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 __all__ = ["plot_cells", "plot_coverage", "plot_density", "plot_directions", "plot_pit"]
 
 BLUE, RED, GRAY = "tab:blue", "tab:red", "0.6"
+MOST_BARS, MOST_STEPS = 1000, 100_000
 
 
 def plot_coverage(axes: "Axes", pit: Float[Tensor, "n"], *, label: str | None = None) -> "Axes":
@@ -60,6 +61,7 @@ def plot_pit(axes: "Axes", pit: Float[Tensor, "n"], *, bins: int = 20) -> "Axes"
     Returns:
         The axes.
     """
+    check_integer("bins", bins, most=MOST_BARS)
     value = _finite(pit)
     height, edges = np.histogram(value, bins, (0, 1))
     share = height * bins / len(value)
@@ -94,7 +96,18 @@ def plot_density(
         The axes.
     """
     distribution = smooth(prediction)
-    if y_range is None:
+    check_tensor("x", x)
+    if x.shape != distribution.batch_shape or x.ndim != 1 or len(x) < 2:
+        told = f"the prediction has {tuple(distribution.batch_shape)}, x {tuple(x.shape)}"
+        raise ValueError(f"x must be (n,), one input of each item and at least two; {told}")
+    step = x.detach().diff()
+    if not (bool((step >= 0).all()) or bool((step <= 0).all())):
+        raise ValueError("x must be increasing: the inputs and their predictions in order, without NaN")
+    check_integer("steps", steps, least=2, most=MOST_STEPS)
+    shares = _shares(coverages)
+    if y_range is not None:
+        y_range = _range(y_range)
+    else:
         ends = quantiles(prediction, [0.001, 0.999])
         y_range = ends[..., 0].min().item(), ends[..., 1].max().item()
     y = torch.linspace(*y_range, steps, dtype=torch.float64)
@@ -103,11 +116,11 @@ def plot_density(
     denser, order = height.sort(0, descending=True)
     share = denser.cumsum(0) / denser.sum(0).clamp(min=1e-300)
     above = torch.empty_like(share).scatter(0, order, share).numpy()
-    levels = [0.0, *sorted(coverages)]
-    colors = [_shade(0.75 - 0.5 * i / max(1, len(coverages) - 1)) for i in range(len(coverages))]
+    levels = [0.0, *shares]
+    colors = [_shade(0.75 - 0.5 * i / max(1, len(shares) - 1)) for i in range(len(shares))]
     axes.contourf(x.cpu().numpy(), y.numpy(), above, levels=levels, colors=colors)
     axes.set(xlabel="x", ylabel="y", ylim=y_range)
-    names = [f"{100 * each:g} % region" for each in sorted(coverages)]
+    names = [f"{100 * each:g} % region" for each in shares]
     for color, name in zip(colors, names, strict=True):
         axes.fill_between([], [], color=color, label=name, linewidth=0)
     return axes
@@ -134,6 +147,9 @@ def plot_cells(
         The axes.
     """
     _check_one(hypotheses)
+    _check_targets(targets)
+    for name, given in (("low", low), ("high", high)):
+        _check_corner(name, given)
     points, probs = hypotheses.points.detach().double().cpu(), hypotheses.probs.detach().double().cpu()
     shown = points if targets is None else torch.cat([points, targets.detach().double().cpu()])
     room = 0.2 * (shown.amax(0) - shown.amin(0)).clamp(min=1e-6)
@@ -173,6 +189,7 @@ def plot_directions(
         The axes.
     """
     _check_one(hypotheses)
+    _check_targets(targets)
     if axes.name != "mollweide":
         raise ValueError(f'axes must have projection="mollweide", got {axes.name!r}')
     if density and hypotheses.widths is not None:
@@ -207,12 +224,51 @@ def _dots(axes: "Axes", points: Tensor, probs: Tensor) -> None:
     )
 
 
+def _shares(coverages: Sequence[float]) -> list[float]:
+    """The coverages from the least to the greatest, each once."""
+    if not isinstance(coverages, Sequence) or isinstance(coverages, str) or not coverages:
+        raise ValueError(f"coverages must be a sequence of probabilities, got {coverages!r}")
+    for each in coverages:
+        check_number("each of coverages", each, 0, 1, open_low=True)
+    return sorted(set(coverages))
+
+
+def _range(ends: tuple[float, float]) -> tuple[float, float]:
+    if not isinstance(ends, Sequence) or isinstance(ends, str) or len(ends) != 2:
+        raise ValueError(f"y_range must be two numbers, got {ends!r}")
+    for each in ends:
+        check_number("each of y_range", each, finite=True)
+    if ends[0] >= ends[1]:
+        raise ValueError(f"y_range must be increasing, got {ends!r}")
+    return ends[0], ends[1]
+
+
 def _check_one(hypotheses: Hypotheses) -> None:
+    check_hypotheses(hypotheses)
     if hypotheses.batch_shape:
         raise ValueError(
             f"hypotheses must be of one item, they have batch axes {tuple(hypotheses.batch_shape)}: h[0] is the first"
         )
     check_coordinates("hypotheses.points", hypotheses.points, 2, "this picture needs")
+    if not bool(hypotheses.points.isfinite().all() & hypotheses.probs.isfinite().all()):
+        raise ValueError("hypotheses must have finite points and probabilities to be shown, some are not")
+
+
+def _check_targets(targets: Tensor | None) -> None:
+    if targets is None:
+        return
+    check_coordinates("targets", targets, 2, "this picture needs")
+    if targets.ndim != 2 or not bool(targets.isfinite().all()):
+        raise ValueError(f"targets must be (targets, 2) and finite, got {tuple(targets.shape)}")
+
+
+def _check_corner(name: str, corner: Sequence[float] | None) -> None:
+    if corner is None:
+        return
+    if not isinstance(corner, Sequence) or isinstance(corner, str) or len(corner) != 2:
+        raise ValueError(f"{name} must be two numbers, got {corner!r}")
+    for each in corner:
+        check_number(f"each of {name}", each, finite=True)
 
 
 def _shade(strength: float) -> tuple[float, float, float]:
@@ -223,8 +279,11 @@ def _shade(strength: float) -> tuple[float, float, float]:
 
 
 def _finite(pit: Tensor) -> np.ndarray:
+    check_tensor("pit", pit)
     value = pit.detach().flatten().double().cpu().numpy()
     value = value[~np.isnan(value)]
     if not len(value):
         raise ValueError("pit holds no value that is not NaN")
+    if value.min() < 0 or value.max() > 1:
+        raise ValueError(f"pit must hold probabilities, it holds values from {value.min()} to {value.max()}")
     return value

@@ -14,6 +14,7 @@ from torchmcl.classification import (
     class_log_probs,
     class_owners,
     class_probs,
+    class_targets,
     class_winners,
     entropy_histogram,
     oracle_class_error,
@@ -203,3 +204,29 @@ class TestFeatureSharing:
 def test_mistakes_are_named(case, call, message):
     with pytest.raises(ValueError, match=message):
         call(*case)
+
+
+def test_a_label_of_eight_bits_is_not_taken_for_a_missing_one():
+    hypotheses = Hypotheses(torch.nn.functional.one_hot(torch.tensor([[156]]), 200).float())
+    assert class_error(hypotheses, torch.tensor([100], dtype=torch.uint8)).tolist() == [1]
+    assert class_targets(hypotheses, torch.tensor([156], dtype=torch.uint8))[1].all()
+
+
+def test_the_error_of_an_unknown_prediction_is_unknown():
+    hypotheses = Hypotheses(torch.tensor([[[0.0, 1.0]], [[torch.nan, 0.0]]]))
+    labels, missing = torch.tensor([1, 0]), torch.tensor([1, -100])
+    for error, metric in ((class_error, ClassError), (oracle_class_error, OracleClassError)):
+        assert error(hypotheses, labels).isnan().tolist() == [False, True]
+        assert error(hypotheses, missing).tolist() == [0, 0]
+        counted = metric()
+        counted.update(hypotheses, labels)
+        assert counted.compute().isnan()
+    for count in (ClassOwnership(2, 1), EntropyHistogram(torch.tensor([0, 0]))):
+        count.update(hypotheses, missing)
+        with pytest.raises(ValueError, match="hypotheses have class logits that are NaN"):
+            count.update(hypotheses, labels)
+
+
+def test_an_owner_that_is_no_hypothesis_is_named():
+    with pytest.raises(ValueError, match=r"owners must be in 0..0, got \[0, 7\]"):
+        entropy_histogram(Hypotheses(torch.zeros(1, 1, 2)), torch.tensor([0]), torch.tensor([0, 7]))

@@ -116,3 +116,21 @@ def test_wrong_arguments_are_named(unchecked):
         Coverage(1.0)
     with pytest.raises(ValueError, match="bins must be at least 1"):
         ScoreCalibration(0)
+
+
+@pytest.mark.parametrize("link", ["sigmoid", "softmax"])
+def test_a_target_in_an_unknown_cell_is_no_score(link):
+    hypotheses = Hypotheses(torch.rand(2, 3, 1), torch.zeros(2, 3), link)
+    targets = torch.tensor([[[0.0]], [[torch.nan]]])
+    assert brier_score(hypotheses, targets).isnan().tolist() == [False, True]
+    assert probability_integral_transform(hypotheses, targets)[:, 0].isnan().tolist() == [False, True]
+    with pytest.raises(ValueError, match="nobody knows in which cell a target is"):
+        ScoreCalibration().update(hypotheses, targets)
+    there = torch.tensor([[True], [False]])
+    assert brier_score(hypotheses, targets, there)[0].isfinite()
+    ScoreCalibration().update(hypotheses, targets, there)
+
+
+def test_without_targets_there_is_a_score_of_what_is_not_there():
+    hypotheses = Hypotheses(torch.zeros(1, 2, 1), torch.zeros(1, 2))
+    assert brier_score(hypotheses, torch.zeros(1, 0, 1)).item() == 0.5

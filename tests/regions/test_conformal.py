@@ -161,3 +161,21 @@ def test_wrong_arguments_are_named(unchecked):
         Conformal().calibrate(prediction, y).region(prediction, groups=torch.zeros(20).long())
     with pytest.raises(ValueError, match="weights must be finite and not negative"):
         Conformal().calibrate(prediction, y, weights=-torch.ones(20))
+    weighted = Conformal().calibrate(prediction, y, weights=torch.ones(20))
+    for wrong in (-1.0, math.nan, math.inf):
+        with pytest.raises(ValueError, match="weights must be finite and not negative"):
+            weighted.region(prediction, weights=torch.full((20,), wrong))
+    with pytest.raises(ValueError, match="prediction has 2 coordinates, calibrate had 1"):
+        Conformal().calibrate(prediction, y).region(Hypotheses(torch.zeros(20, 3, 2)))
+    unknown = Hypotheses(prediction.points, torch.full((20, 3), math.nan), widths=prediction.widths)
+    for score in ("quantile", "density", "distance"):
+        with pytest.raises(ValueError, match="prediction gives scores that are NaN"):
+            Conformal(score).calibrate(unknown, y)
+
+
+def test_without_any_weight_the_set_is_infinite():
+    x, y = data(20, 1)
+    prediction = bad_model(x, 1)
+    conformal = Conformal("quantile", 0.5).calibrate(prediction, y, weights=torch.zeros(20))
+    with pytest.warns(UserWarning, match="2 of 2 regions are infinite"):
+        assert conformal.threshold(torch.Size([2]), weights=torch.zeros(2)).isinf().all()

@@ -80,3 +80,26 @@ def test_torch_mixture_agrees():
     h = answer(batch=())
     theirs = MixtureSameFamily(torch.distributions.Categorical(h.probs), Normal(h.points[:, 0], h.widths))
     torch.testing.assert_close(theirs.cdf(quantiles(h, LEVELS)), torch.tensor(LEVELS).double())
+
+
+@pytest.mark.parametrize("widths", [None, torch.ones(2, 3)])
+def test_intervals_of_what_is_not_known_are_nan(widths):
+    points = torch.tensor([[[0.0], [1.0], [2.0]], [[0.0], [1.0], [torch.nan]]])
+    unscored = Hypotheses(points, widths=widths)
+    scores = Hypotheses(points.nan_to_num(), torch.tensor([[0.0] * 3, [torch.nan, 0.0, 0.0]]), widths=widths)
+    for hypotheses in (unscored, scores):
+        for found in (
+            quantiles(hypotheses, [0.2, 0.5]),
+            central_interval(hypotheses),
+            shortest_interval(hypotheses),
+        ):
+            assert found[0].isfinite().all()
+            assert found[1].isnan().all()
+
+
+def test_levels_have_one_axis_and_coverages_any_kind_of_float(unchecked):
+    hypotheses = Hypotheses(torch.rand(2, 3, 1))
+    with pytest.raises(ValueError, match=r"levels must be \(levels,\), one axis, got \(1, 2\)"):
+        quantiles(hypotheses, torch.tensor([[0.1, 0.2]]))
+    expected = central_interval(hypotheses, 0.5)
+    assert torch.equal(central_interval(hypotheses, np.float32(0.5)), expected)

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 from scipy import stats
+from torch.distributions import Independent, Normal
 
 from torchmcl.distances import great_circle
 from torchmcl.hypotheses import Hypotheses
@@ -115,7 +116,7 @@ def test_boxes():
     assert box.intervals[1].isnan().all()
 
 
-def test_what_has_no_answer_says_so():
+def test_what_has_no_answer_says_so(unchecked):
     flat = answer(dim=2)
     with pytest.raises(ValueError, match="intervals exist in one dimension, the region has 2"):
         _ = HighestDensityRegion(flat, 0.9, samples=10).intervals
@@ -125,3 +126,41 @@ def test_what_has_no_answer_says_so():
         HighestDensityRegion(flat, 0.0)
     with pytest.raises(NotImplementedError, match="distance euclidean only"):
         BallRegion(flat, torch.ones(6), great_circle).volume()
+    with pytest.raises(ValueError, match="generator must be None for a Independent"):
+        HighestDensityRegion(NORMAL, 0.9, generator=torch.Generator())
+    with pytest.raises(ValueError, match=r"upper must be \(2, 1\) like lower"):
+        BoxRegion(torch.zeros(2, 1), torch.ones(2, 2))
+    with pytest.raises(ValueError, match=r"radius must be \(6,\) like the hypotheses"):
+        BallRegion(flat, torch.ones(7))
+
+
+NORMAL = Independent(Normal(torch.zeros(2, 2), 1.0), 1)
+
+
+def test_the_region_of_a_distribution_of_torch_has_a_volume():
+    region = HighestDensityRegion(NORMAL, 0.5, samples=20_000)
+    assert region.volume(20_000).value == pytest.approx(2 * math.pi * math.log(2), rel=0.1)
+
+
+UNKNOWN = Hypotheses(
+    torch.rand(2, 3, 1), torch.tensor([[0.0, 1.0, 0.0], [torch.nan, 0.0, 0.0]]), widths=torch.ones(2, 3)
+)
+
+
+@pytest.mark.parametrize("dim", [1, 2])
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda h: HighestDensityRegion(h, samples=50),
+        lambda h: HighestDensityRegion(h, level=torch.full((2,), -5.0)),
+        lambda h: BallRegion(h, torch.ones(2)),
+        lambda h: BallRegion(Hypotheses(h.points), torch.tensor([1.0, torch.nan])),
+    ],
+)
+def test_a_region_of_what_is_not_known_holds_nothing_and_has_no_volume(make, dim):
+    hypotheses = Hypotheses(UNKNOWN.points.expand(2, 3, dim), UNKNOWN.logits, widths=UNKNOWN.widths)
+    region = make(hypotheses)
+    assert region.contains(hypotheses.points[:, 0]).tolist() == [True, False]
+    assert region.volume(50).value.isnan().tolist() == [False, True]
+    if dim == 1:
+        assert region.intervals[1].isnan().all()

@@ -151,3 +151,11 @@ def test_a_first_process_that_died_at_once_leaves_a_usable_folder(tmp_path):
     with RunFolder.open(tmp_path, {}) as run:
         assert run.state == "new"
         assert os.listdir(tmp_path) == ["settings.json"]
+
+
+def test_weights_that_are_shared_are_written(tmp_path):
+    layer = nn.Linear(2, 2)
+    RunFolder(tmp_path, {}).save_model(nn.Sequential(layer, layer))
+    weights = load_file(tmp_path / "model.safetensors")
+    assert torch.equal(weights["0.weight"], layer.weight)
+    assert torch.equal(weights["1.weight"], layer.weight)

@@ -16,7 +16,7 @@ import torch
 from lightning.pytorch import Callback
 from lightning.pytorch.loggers import CSVLogger
 from torch import nn
-from torch.utils.data import DataLoader, TensorDataset
+from torch.utils.data import DataLoader, IterableDataset, TensorDataset
 from torchmetrics import MeanMetric
 
 import torchmcl
@@ -60,6 +60,13 @@ def train(epochs=4, loss=rmcl_loss, data=None, seed=0, **options):
 def equal(one, two):
     first, second = (each.network.state_dict() for each in (one, two))
     return all(torch.equal(first[name], second[name]) for name in first)
+
+
+class Endless(IterableDataset):
+    """Nobody knows how many items it has."""
+
+    def __iter__(self):
+        yield from ()
 
 
 class Stop(Callback):
@@ -315,13 +322,82 @@ def test_progress_is_told_and_history_is_written(tmp_path):
     assert lines[0].startswith("epoch,step,")
 
 
-@pytest.mark.parametrize(
-    ("options", "said"),
-    [({"epochs": 0}, "epochs is 0"), ({"patience": 0}, "patience is 0"), ({"ema": 1.0}, "ema is 1.0")],
-)
-def test_wrong_settings_are_named(options, said):
-    with pytest.raises(ValueError, match=said):
-        Optimization(**options)
+WRONG_SETTINGS = [
+    {"epochs": 0},
+    {"epochs": 2.5},
+    {"patience": 0},
+    {"batches": 0.5},
+    {"block": None},
+    {"ema": 1.0},
+    {"clip": -1.0},
+    {"learning_rate": math.nan},
+    {"weight_decay": -1},
+    {"schedule": "cosine"},
+    {"optimizer": "adam"},
+    {"monitor": 3},
+    {"mode": "MIN"},
+    {"keep": "first"},
+    {"devices": "two"},
+    {"nodes": 0},
+    {"threads": 10**9},
+    {"strategy": None},
+    {"accelerator": 3},
+]
+
+
+@pytest.mark.parametrize("options", WRONG_SETTINGS, ids=str)
+def test_wrong_settings_are_named(options, unchecked):
+    [name] = options
+    with pytest.raises((ValueError, TypeError), match=f"{name} must be "):
+        (Optimization if hasattr(Optimization, name) else Hardware)(**options)
+
+
+X, Y = INPUTS[:, 0], TARGETS
+WRONG_ARGUMENTS = [
+    ("seed", 1.5, "seed must be an integer"),
+    ("network", 3, "network must be a torch.nn.Module"),
+    ("network", nn.Identity(), "network must have weights"),
+    ("network", lambda: None, "network must be a torch.nn.Module"),
+    ("loss", "rmcl", "loss must be a function"),
+    ("loss", lambda *_: 3.0, "loss must return a tensor"),
+    ("loss", lambda h, *_: h.points, "loss must return one number"),
+    ("loss", lambda *_: torch.zeros(()), "loss must return a number that depends on the weights"),
+    ("train", [], "train is empty"),
+    ("train", X, "train must be batches"),
+    ("train", ((X, Y) for _ in range(2)), "train must be batches with a length"),
+    ("train", DataLoader(Endless()), "train must be batches with a length"),
+    ("train", TensorBatches(X[:0], Y[:0], batch_size=4), "train is empty"),
+    ("train", TensorBatches(X, batch_size=4), "each batch must be .inputs, targets, active"),
+    ("train", [{"inputs": X}], "each batch must be .inputs, targets, active"),
+    ("validation", [], "validation is empty"),
+    ("validation", 3, "validation must be batches"),
+    ("validation", [(X, Y * math.nan)], "validation_loss is nan"),
+    ("optimization", {"epochs": 1}, "optimization must be an Optimization"),
+    ("hardware", "cpu", "hardware must be a Hardware"),
+    ("metrics", [OracleError()], "metrics must be a mapping"),
+    ("metrics", {"a": 3}, "metrics.'a'. must be a torchmetrics.Metric"),
+    ("metrics", {"validation_loss": OracleError()}, "each name of metrics must"),
+    ("callbacks", [3], "each of callbacks must be"),
+    ("checkpoint", 3, "checkpoint must be a path"),
+    ("progress", "yes", "progress must be True, False or a function"),
+    ("logger", 3, "logger must be a logger"),
+]
+
+
+@pytest.mark.parametrize(("name", "value", "said"), WRONG_ARGUMENTS, ids=lambda each: str(each)[:30])
+def test_wrong_arguments_are_named(name, value, said, unchecked):
+    once = Optimization(epochs=1)
+    right = {"network": network, "loss": rmcl_loss, "train": batches(), "seed": 0, "optimization": once}
+    with pytest.raises((ValueError, TypeError), match=said):
+        fit(**{**right, "hardware": CPU, name: value})
+
+
+def test_a_list_of_batches_is_validated_batch_by_batch():
+    data = list(batches(False))
+    listed = fit(network, rmcl_loss, data, data, seed=0, optimization=Optimization(epochs=1), hardware=CPU)
+    loader = batches(False)
+    same = fit(network, rmcl_loss, loader, loader, seed=0, optimization=Optimization(epochs=1), hardware=CPU)
+    assert listed.best == same.best is not None
 
 
 def test_hardware_that_is_not_there_is_named():

@@ -61,6 +61,24 @@ def test_batches_cover_everything_once_in_another_order_each_epoch():
     assert torch.equal(again[0], first[0])
 
 
+@pytest.mark.parametrize(
+    ("tensors", "options"),
+    [
+        ((), {}),
+        ((torch.arange(10), torch.arange(12)), {"shuffle_seed": 0}),
+        ((torch.arange(10), torch.arange(12)), {"batch_size": 20}),
+        (([1, 2],), {}),
+        ((torch.tensor(1.0),), {}),
+        ((torch.arange(10),), {"batch_size": 0}),
+        ((torch.arange(10),), {"batch_size": 2.5}),
+        ((torch.arange(10),), {"shuffle_seed": -1}),
+    ],
+)
+def test_what_gives_no_batches_is_named(tensors, options, unchecked):
+    with pytest.raises((ValueError, TypeError), match=r"(tensors(\[0\])?|batch_size|shuffle_seed) must "):
+        TensorBatches(*tensors, **{"batch_size": 4, **options})
+
+
 def test_training_ends_with_the_best_weights():
     weights = {}
 

@@ -70,8 +70,21 @@ def test_a_resumed_training_goes_on_with_the_same_values(tmp_path):
         assert torch.equal(ours, theirs)
 
 
-def test_wrong_parameters_are_named():
+def test_wrong_parameters_are_named(unchecked):
     with pytest.raises(ValueError, match="epsilon is no parameter of top_n"):
         scheduled_rule(top_n, epsilon=linear(1, 0))
     with pytest.raises(ValueError, match="end must be above 0, got 0"):
         geometric(1, 0)
+    for wrong in (
+        lambda: linear(0, float("inf")),
+        lambda: linear("a", 1),
+        lambda: geometric(float("inf"), 1),
+        lambda: Scheduled(None),
+        lambda: Scheduled(rmcl_loss, beta=3.0),
+        lambda: scheduled_rule(None),
+        lambda: scheduled_rule(annealed, temperature=3.0),
+    ):
+        with pytest.raises(
+            (ValueError, TypeError), match=r"^(start|end|loss|beta|rule|temperature) must be "
+        ):
+            wrong()

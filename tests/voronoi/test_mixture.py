@@ -408,3 +408,11 @@ def test_gradient_reaches_the_scores_only():
         mixture.log_prob(torch.tensor([[0.2], [0.4], [-0.3]], dtype=torch.float64)).sum().backward()
         torch.testing.assert_close(logits.grad, torch.tensor([-0.5, 0.5], dtype=torch.float64))
     assert points.grad is None
+
+
+@pytest.mark.parametrize("law", [Uniform(Box([0, 0], [1, 1])), Gaussian(0.2), Uniform(Sphere())])
+def test_an_empty_batch(law):
+    mixture = Hypotheses(torch.zeros(0, 3, 2)).density(law)
+    assert mixture.sample((2,)).shape == (2, 0, 2)
+    assert mixture.log_prob(torch.zeros(0, 2)).shape == (0,)
+    assert mixture.mean.shape == (0, 2)

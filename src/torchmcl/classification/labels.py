@@ -61,8 +61,10 @@ def integer_labels(
         raise ValueError(
             f"labels must be {tuple(batch)} or {(*batch, 'targets')} to fit the hypotheses, got {tuple(labels.shape)}"
         )
-    active = _mask(labels.shape, labels, active) & (labels != IGNORED)
-    labels = labels.long().masked_fill(~active, 0)
+    active = _mask(labels.shape, labels, active)
+    labels = labels.long()  # of 8 bits without a sign, 156 would be equal to -100
+    active = active & (labels != IGNORED)
+    labels = labels.masked_fill(~active, 0)
     _check(((labels < 0) | (labels >= hypotheses.dim)), f"labels must be in 0..{hypotheses.dim - 1}", labels)
     return (labels[..., None], active[..., None]) if labels.shape == batch else (labels, active)
 

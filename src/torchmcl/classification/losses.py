@@ -6,7 +6,7 @@ import torch
 from jaxtyping import Bool, Float, Shaped
 from torch import Tensor
 
-from torchmcl.assignment import Assign, winner_takes_all
+from torchmcl.assignment import Assign, assigned, winner_takes_all
 from torchmcl.classification.labels import class_targets
 from torchmcl.distances import cross_entropy, pairwise
 from torchmcl.errors import check_number
@@ -63,7 +63,7 @@ def cmcl_loss(
     surprise = -hypotheses.points.log_softmax(-1)[..., None, :, :]
     uniform = math.log(hypotheses.dim)
     divergence = surprise.mean(-1) - uniform
-    weights = assign((cost - beta * divergence).detach()).weights
+    weights = assigned(assign, (cost - beta * divergence).detach()).weights
     if stochastic:
         drawn = torch.randint(hypotheses.dim, (*cost.shape, 1), device=cost.device)
         divergence = surprise.expand(*cost.shape, -1).gather(-1, drawn).squeeze(-1) - uniform

@@ -70,7 +70,7 @@ def class_error(
         top: How many classes may be named; of equals, the lowest index is named first.
 
     Returns:
-        One value for each label.
+        One value for each label; NaN where the prediction is NaN.
 
     Example:
         >>> h = Hypotheses(torch.tensor([[[2.0, 1.0, 0.0]]]))
@@ -80,9 +80,11 @@ def class_error(
     check_hypotheses(hypotheses)
     check_integer("top", top, most=hypotheses.dim)
     values, there = integer_labels(hypotheses, labels, active)
-    named = class_log_probs(hypotheses).sort(dim=-1, descending=True, stable=True).indices[..., :top]
+    log_probs = class_log_probs(hypotheses)
+    named = log_probs.sort(dim=-1, descending=True, stable=True).indices[..., :top]
     right = (named[..., None, :] == values[..., None]).any(-1)
-    return (~right & there).to(hypotheses.points.dtype).reshape(labels.shape)
+    unknown = log_probs.isnan().any(-1, keepdim=True)
+    return _errors(right, unknown, there, hypotheses).reshape(labels.shape)
 
 
 def oracle_class_error(
@@ -98,7 +100,7 @@ def oracle_class_error(
         active: Which labels exist; the others, and those that are -100, have the error 0.
 
     Returns:
-        One value for each label.
+        One value for each label; NaN where a prediction is NaN.
 
     Example:
         >>> h = Hypotheses(torch.tensor([[[2.0, 0.0, 0.0], [0.0, 2.0, 0.0]]]))
@@ -107,7 +109,22 @@ def oracle_class_error(
     """
     values, there = integer_labels(hypotheses, labels, active)
     right = (hypotheses.points.argmax(-1)[..., None, :] == values[..., None]).any(-1)
-    return (~right & there).to(hypotheses.points.dtype).reshape(labels.shape)
+    return _errors(right, _unknown(hypotheses), there, hypotheses).reshape(labels.shape)
+
+
+def _errors(right: Tensor, unknown: Tensor, there: Tensor, hypotheses: Hypotheses) -> Tensor:
+    """The errors `(*batch, targets)` of labels: 1 or 0, NaN where it is unknown, 0 where there is no label."""
+    return (~right & there).to(hypotheses.points.dtype).masked_fill(unknown & there, torch.nan)
+
+
+def _unknown(hypotheses: Hypotheses) -> Tensor:
+    """The items with a class logit that is NaN, `(*batch, 1)`."""
+    return hypotheses.points.isnan().flatten(-2).any(-1, keepdim=True)
+
+
+def _check_logits(hypotheses: Hypotheses, there: Tensor) -> None:
+    if (_unknown(hypotheses) & there).any():
+        raise ValueError("hypotheses have class logits that are NaN")
 
 
 def class_entropy(hypotheses: Hypotheses) -> Float[Tensor, "*batch hypotheses"]:
@@ -134,6 +151,7 @@ def class_winners(
     """
     values, _ = integer_labels(hypotheses, labels, active)
     targets, there = class_targets(hypotheses, labels, active)
+    _check_logits(hypotheses, there)
     winner = (
         winner_takes_all(pairwise(hypotheses.points.detach(), targets, cross_entropy))
         .winners.long()
@@ -184,7 +202,10 @@ def entropy_histogram(
     check_integers("owners", owners)
     check_shape("owners", owners, (hypotheses.dim,))
     check_integer("bins", bins, most=MOST_BINS)
+    if owners.numel() and not 0 <= int(owners.min()) <= int(owners.max()) < hypotheses.n_hypotheses:
+        raise ValueError(f"owners must be in 0..{hypotheses.n_hypotheses - 1}, got {owners.tolist()}")
     values, there = integer_labels(hypotheses, labels, active)
+    _check_logits(hypotheses, there)
     entropy = class_entropy(hypotheses).detach() / max(math.log(hypotheses.dim), 1e-9)
     place = (entropy * bins).long().clamp(0, bins - 1)[..., None, :].expand(*values.shape, -1)
     foreign = owners[values][..., None] != torch.arange(hypotheses.n_hypotheses, device=values.device)

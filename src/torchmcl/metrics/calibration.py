@@ -128,6 +128,8 @@ class ScoreCalibration(Metric):
         predicted, happened = predicted[counts].flatten().double(), happened[counts].flatten().double()
         if predicted.isnan().any():
             raise ValueError("hypotheses have scores that are NaN")
+        if happened.isnan().any():
+            raise ValueError("hypotheses or active targets are NaN: nobody knows in which cell a target is")
         index = (predicted * self.bins).long().clamp(0, self.bins - 1)
         each = torch.stack([torch.ones_like(predicted), predicted, happened], -1)
         self.sums = self.sums.index_add(0, index, each)

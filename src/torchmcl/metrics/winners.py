@@ -54,6 +54,8 @@ class CountRecall(Metric):
         check_hypotheses(hypotheses)
         _, present = active_targets(hypotheses.points, targets, active)
         count = hypotheses.count.round()
+        if count.isnan().any():
+            raise ValueError("hypotheses have scores that are NaN")
         self.right = self.right + (count == present.sum(-1)).sum()
         self.total = self.total + count.numel()
 
@@ -108,6 +110,8 @@ class WinnerHistogram(Metric):
         if hypotheses.n_hypotheses != self.n_hypotheses:
             raise ValueError(f"there are {hypotheses.n_hypotheses} hypotheses, not {self.n_hypotheses}")
         cost, active = cost_matrix(hypotheses.points.detach(), targets, active, distance=self.distance)
+        if (cost.isnan() & active[..., None]).any():
+            raise ValueError("hypotheses or active targets are NaN: nobody knows which hypothesis wins")
         winners = winner_takes_all(cost).winners & active[..., None]
         self.counts = self.counts + winners.any(-2).flatten(end_dim=-2).sum(0)
 

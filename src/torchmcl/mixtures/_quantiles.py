@@ -40,4 +40,5 @@ def line_quantiles(
     eps = torch.finfo(value.dtype).eps
     narrow = widths.masked_fill(gone, torch.inf).amin(-1)
     found = increasing_root(excess, low, high, eps * narrow, 4 * eps * tail)
-    return torch.where(ends, torch.copysign(torch.full_like(found, torch.inf), value - 0.5), found)
+    found = torch.where(ends, torch.copysign(torch.full_like(found, torch.inf), value - 0.5), found)
+    return found.masked_fill((points.isnan() | probs.isnan()).any(-1), torch.nan)

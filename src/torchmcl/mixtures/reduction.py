@@ -28,6 +28,8 @@ def reduced(hypotheses: Hypotheses, count: int, distance: Distance = euclidean) 
         raise ValueError(f"distance must be euclidean or chordal, got {distance!r}")
     if count >= hypotheses.n_hypotheses:
         return hypotheses
+    if not bool(hypotheses.points.isfinite().all() & hypotheses.probs.isfinite().all()):
+        raise ValueError("hypotheses must have finite points and probabilities to be reduced, some are not")
     with torch.no_grad():
         return _reduced(hypotheses, count, distance is chordal)
 

@@ -9,7 +9,7 @@ from torch import Tensor
 from torchmcl.distances import Distance, cost_matrix, euclidean
 from torchmcl.energy import item_mean, known_targets
 from torchmcl.errors import check_callable
-from torchmcl.hypotheses import Hypotheses, check_hypotheses
+from torchmcl.hypotheses import Hypotheses, check_hypotheses, undefined
 from torchmcl.mixtures import Kernel
 from torchmcl.regions import BoxRegion, Region, central_interval
 
@@ -136,8 +136,11 @@ def cell_outcomes(
     check_hypotheses(hypotheses)
     cost, active = cost_matrix(hypotheses.points.detach(), targets, active, distance=distance)
     won = torch.zeros_like(cost).scatter(-1, cost.argmin(-1, keepdim=True), 1.0) * active[..., None]
+    # Nobody knows in which cell a target is whose distance to a hypothesis is NaN.
+    won = won.masked_fill((cost.isnan().any(-1) & active)[..., None], torch.nan)
     if hypotheses.logits is not None and hypotheses.link == "sigmoid":
-        return hypotheses.scores.detach(), won.amax(-2), torch.ones_like(active.any(-1))
+        happened = won.amax(-2) if won.shape[-2] else torch.zeros_like(hypotheses.scores)
+        return hypotheses.scores.detach(), happened, torch.ones_like(active.any(-1))
     share = won.sum(-2) / active.sum(-1, keepdim=True).clamp(min=1)
     return hypotheses.probs.detach(), share, active.any(-1)
 
@@ -178,4 +181,5 @@ def probability_integral_transform(
         x = hypotheses.points.transpose(-1, -2)
         step = ((x < known).to(known.dtype) + (x <= known).to(known.dtype)) / 2
         value = (hypotheses.probs[..., None, :] * step).sum(-1)
+        value = value.masked_fill(known.isnan().any(-1) | undefined(hypotheses)[..., None], torch.nan)
     return value if active is None else value.masked_fill(~active, torch.nan)

@@ -69,6 +69,7 @@ class Conformal:
         self.scores: Float[Tensor, n] | None = None
         self.weights: Float[Tensor, n] | None = None
         self.groups: Int[Tensor, n] | None = None
+        self.dim: int | None = None
 
     def strangeness(
         self, prediction: Prediction, y: Float[Tensor, "*sample_batch dim"]
@@ -120,14 +121,13 @@ class Conformal:
         for name, value in (("groups", groups), ("weights", weights)):
             if value is not None:
                 _check_items(name, value, batch, "like the prediction")
-        if weights is not None and not bool((weights.isfinite() & (weights >= 0)).all()):
-            raise ValueError("weights must be finite and not negative")
         with torch.no_grad():
             self.scores = self.strangeness(prediction, y).flatten()
         if bool(self.scores.isnan().any()):
             raise ValueError("prediction gives scores that are NaN")
         self.weights = None if weights is None else weights.flatten().double()
         self.groups = None if groups is None else groups.flatten()
+        self.dim = _dim(prediction)
         return self
 
     def region(
@@ -148,6 +148,8 @@ class Conformal:
             A `BoxRegion`, `HighestDensityRegion` or `BallRegion`, for the three scores.
         """
         check_prediction(prediction)
+        if self.dim is not None and _dim(prediction) != self.dim:
+            raise ValueError(f"prediction has {_dim(prediction)} coordinates, calibrate had {self.dim}")
         least = self.threshold(prediction.batch_shape, groups=groups, weights=weights)
         if self.score == "density":
             distribution = smooth(prediction)
@@ -225,6 +227,8 @@ class Conformal:
 def _check_items(name: str, value: Tensor, batch: tuple[int, ...], why: str) -> None:
     (check_floats if name == "weights" else check_integers)(name, value)
     check_shape(name, value, batch, why)
+    if name == "weights" and not bool((value.isfinite() & (value >= 0)).all()):
+        raise ValueError("weights must be finite and not negative")
 
 
 def _weighted_quantile(scores: Tensor, own: Tensor, mine: Tensor, coverage: float) -> Tensor:
@@ -234,6 +238,7 @@ def _weighted_quantile(scores: Tensor, own: Tensor, mine: Tensor, coverage: floa
     total = below[-1] if len(below) else mine.new_zeros(())
     needed = coverage * (total + mine)
     index = torch.searchsorted(below, needed - 1e-9 * (total + mine))
+    index = index.masked_fill(total + mine == 0, len(ordered))
     return torch.cat([ordered, ordered.new_full((1,), torch.inf)])[index]
 
 

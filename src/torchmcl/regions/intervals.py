@@ -1,6 +1,7 @@
 """Quantiles and intervals of a predicted distribution on a line."""
 
 from collections.abc import Sequence
+from numbers import Real
 
 import torch
 from jaxtyping import Float
@@ -8,7 +9,7 @@ from torch import Tensor
 from torch.distributions import Distribution
 
 from torchmcl.errors import check_integer
-from torchmcl.hypotheses import Hypotheses
+from torchmcl.hypotheses import Hypotheses, undefined
 from torchmcl.mixtures import KernelMixture
 
 __all__ = [
@@ -50,6 +51,8 @@ def quantiles(
     """
     distribution = readable(prediction, samples)
     wanted = _levels(levels)
+    if wanted.ndim > 1:
+        raise ValueError(f"levels must be (levels,), one axis, got {tuple(wanted.shape)}")
     if not bool(((wanted > 0) & (wanted < 1)).all()):
         raise ValueError(f"levels must be above 0 and below 1, got {wanted.tolist()}")
     if isinstance(distribution, KernelMixture):
@@ -131,7 +134,7 @@ def _levels(levels: object) -> Tensor:
 
 def check_coverage(coverage: float) -> None:
     """Raise a `ValueError` unless it lies strictly between 0 and 1."""
-    if not isinstance(coverage, (int, float)):
+    if not isinstance(coverage, Real):
         raise TypeError(f"coverage must be a number, got {type(coverage).__name__}")
     if not 0 < coverage < 1:
         raise ValueError(f"coverage must be above 0 and below 1, got {coverage}")
@@ -178,6 +181,7 @@ def readable(prediction: Prediction, samples: int) -> Hypotheses | KernelMixture
 def _ordered(points: Hypotheses) -> tuple[Tensor, Tensor]:
     """The points in order, and the probability at or below each."""
     ordered, order = points.points.squeeze(-1).sort(-1)
+    ordered = ordered.masked_fill(undefined(points)[..., None], torch.nan)
     return ordered, points.probs.double().gather(-1, order).cumsum(-1)
 
 

@@ -1,5 +1,6 @@
 """Sets of outcomes, one for each item: boxes, unions of balls, and where a density is high."""
 
+import inspect
 import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
@@ -9,16 +10,17 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 from torch.distributions import Distribution
 
-from torchmcl.distances import Distance, euclidean
+from torchmcl.distances import Distance, euclidean, measured
 from torchmcl.errors import (
     check_broadcast,
+    check_callable,
     check_coordinates,
     check_floats,
     check_generator,
     check_integer,
     check_shape,
 )
-from torchmcl.hypotheses import Hypotheses
+from torchmcl.hypotheses import Hypotheses, check_hypotheses, undefined
 from torchmcl.mixtures import KernelMixture
 from torchmcl.regions._line import level_crossings, merged
 from torchmcl.regions.intervals import check_coverage, check_prediction
@@ -79,6 +81,11 @@ class BoxRegion(Region):
     lower: Float[Tensor, "*batch dim"]
     upper: Float[Tensor, "*batch dim"]
 
+    def __post_init__(self) -> None:
+        check_floats("lower", self.lower, "*batch dim")
+        check_floats("upper", self.upper, "*batch dim")
+        check_shape("upper", self.upper, self.lower.shape, "like lower")
+
     def contains(self, y: Float[Tensor, "*sample_batch dim"]) -> Bool[Tensor, "*value"]:
         """Whether each coordinate lies between its ends."""
         check_coordinates("y", y, self.lower.shape[-1], "the region has")
@@ -118,6 +125,12 @@ class BallRegion(Region):
     radius: Float[Tensor, "*batch"]
     distance: Distance = euclidean
 
+    def __post_init__(self) -> None:
+        check_hypotheses(self.hypotheses)
+        check_floats("radius", self.radius)
+        check_shape("radius", self.radius, self.hypotheses.batch_shape, "like the hypotheses")
+        check_callable("distance", self.distance, "a function of two tensors of points")
+
     def contains(self, y: Float[Tensor, "*sample_batch dim"]) -> Bool[Tensor, "*value"]:
         """Whether the nearest hypothesis is within the radius."""
         check_coordinates("y", y, self.hypotheses.dim, "hypotheses have")
@@ -129,14 +142,15 @@ class BallRegion(Region):
         """The balls with overlaps joined, in one dimension."""
         _check_line(self.hypotheses.dim)
         x, radius = self.hypotheses.points.squeeze(-1), self.radius[..., None]
-        none = (self.hypotheses.probs == 0) | (radius < 0)
+        none = (self.hypotheses.probs == 0) | (radius < 0) | undefined(self.hypotheses)[..., None]
         ends = torch.stack([x - radius, x + radius], -1).masked_fill(none[..., None], torch.nan)
         return merged(ends)
 
     def volume(self, samples: int = 4096, generator: torch.Generator | None = None) -> Estimate:
         """The length in one dimension; in more, by draws from the balls that count overlaps once."""
+        unknown = undefined(self.hypotheses) | self.radius.isnan()
         if self.hypotheses.dim == 1:
-            return _length(self.intervals)
+            return _length(self.intervals, unknown)
         if self.distance is not euclidean:
             raise NotImplementedError("the volume of balls is known for the distance euclidean only")
         check_integer("samples", samples, least=2)
@@ -151,13 +165,13 @@ class BallRegion(Region):
         direction = direction / direction.norm(dim=-1, keepdim=True) * length[..., None] ** (1 / dim)
         y = equal.sample((samples,), generator) + radius * direction
         shared = ((euclidean(y[..., None, :], points) <= radius) * alive).sum(-1).clamp(min=1)
-        ball = math.pi ** (dim / 2) / math.gamma(dim / 2 + 1) * self.radius.clamp(min=0) ** dim
+        unit = math.exp(dim / 2 * math.log(math.pi) - math.lgamma(dim / 2 + 1))
+        ball = unit * self.radius.clamp(min=0) ** dim
         whole = ball * alive.sum(-1)
         error = (1 / shared).std(0) / math.sqrt(samples)
         finite = whole.isfinite()
-        return Estimate(
-            whole * (1 / shared).mean(0), torch.where(finite, whole * error, torch.zeros_like(whole))
-        )
+        value = (whole * (1 / shared).mean(0)).masked_fill(unknown, torch.nan)
+        return Estimate(value, torch.where(finite, whole * error, torch.zeros_like(whole)))
 
 
 class HighestDensityRegion(Region):
@@ -202,6 +216,8 @@ class HighestDensityRegion(Region):
             check_integer("samples", samples)
             level = _density_quantile(self.distribution, 1 - coverage, samples, generator)
             self.error = math.sqrt(coverage * (1 - coverage) / samples)
+        if isinstance(self.distribution, KernelMixture):
+            level = level.masked_fill(undefined(self.distribution.hypotheses), torch.nan)
         self.level = level
 
     def contains(self, y: Float[Tensor, "*sample_batch dim"]) -> Bool[Tensor, "*value"]:
@@ -222,15 +238,16 @@ class HighestDensityRegion(Region):
     def volume(self, samples: int = 4096, generator: torch.Generator | None = None) -> Estimate:
         """The length in one dimension; in more, by importance sampling from a mixture with twice the widths."""
         if isinstance(self.distribution, KernelMixture) and self.distribution.hypotheses.dim == 1:
-            return _length(self.intervals)
+            return _length(self.intervals, self.level.isnan())
         check_integer("samples", samples, least=2)
         check_generator(generator)
         proposal = _wider(self.distribution)
-        y = proposal.sample(torch.Size([samples]), generator)  # type: ignore[call-arg]
+        y = _drawn(proposal, samples, generator)
         each = torch.where(self.contains(y), (-proposal.log_prob(y)).exp(), 0.0)
         endless = self.level == -torch.inf
         error = each.std(0) / math.sqrt(samples)
-        return Estimate(each.mean(0).masked_fill(endless, torch.inf), error.masked_fill(endless, 0))
+        value = each.mean(0).masked_fill(endless, torch.inf).masked_fill(self.level.isnan(), torch.nan)
+        return Estimate(value, error.masked_fill(endless, 0))
 
 
 def smooth(prediction: Hypotheses | Distribution) -> Distribution:
@@ -248,21 +265,29 @@ def smooth(prediction: Hypotheses | Distribution) -> Distribution:
 def nearest(
     hypotheses: Hypotheses, y: Float[Tensor, "*sample_batch dim"], distance: Distance
 ) -> Float[Tensor, "*value"]:
-    """The distance of each outcome to the nearest hypothesis that has a probability."""
-    each = distance(y[..., None, :], hypotheses.points)
-    return each.masked_fill(hypotheses.probs == 0, torch.inf).amin(-1)
+    """The distance of each outcome to the nearest hypothesis that has a probability; NaN where nobody knows."""
+    each = measured(distance, y[..., None, :], hypotheses.points)
+    near = each.masked_fill(hypotheses.probs == 0, torch.inf).amin(-1)
+    return near.masked_fill(undefined(hypotheses), torch.nan)
 
 
 def _density_quantile(
     distribution: Distribution, share: float, samples: int, generator: torch.Generator | None
 ) -> Tensor:
     """The log density that `share` of the draws stay below."""
-    if generator is None:
-        drawn = distribution.sample(torch.Size([samples]))
-    else:
-        drawn = distribution.sample(torch.Size([samples]), generator)  # type: ignore[call-arg]
+    drawn = _drawn(distribution, samples, generator)
     log_density = distribution.log_prob(drawn).sort(0).values
     return log_density[min(samples - 1, math.floor(share * samples))]
+
+
+def _drawn(distribution: Distribution, samples: int, generator: torch.Generator | None) -> Tensor:
+    """Draws `(samples, *batch, dim)`; those of torch's own distributions have no generator."""
+    if generator is None:
+        return distribution.sample(torch.Size([samples]))
+    if "generator" not in inspect.signature(distribution.sample).parameters:
+        kind = type(distribution).__name__
+        raise ValueError(f"generator must be None for a {kind}, which draws from torch's default one")
+    return distribution.sample(torch.Size([samples]), generator)  # type: ignore[call-arg]
 
 
 def _wider(distribution: Distribution) -> Distribution:
@@ -273,8 +298,8 @@ def _wider(distribution: Distribution) -> Distribution:
     return KernelMixture(wide, distribution.kernel)
 
 
-def _length(intervals: Tensor) -> Estimate:
-    value = (intervals[..., 1] - intervals[..., 0]).nansum(-1)
+def _length(intervals: Tensor, unknown: Tensor) -> Estimate:
+    value = (intervals[..., 1] - intervals[..., 0]).nansum(-1).masked_fill(unknown, torch.nan)
     return Estimate(value, torch.zeros_like(value))
 
 

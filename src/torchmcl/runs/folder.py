@@ -103,7 +103,10 @@ class RunFolder:
         """
         if config is not None:
             write_json(self.path / CONFIG, _plain(config))
-        weights = {name: value.detach().cpu().contiguous() for name, value in network.state_dict().items()}
+        # Copies, for the format of the file has no place for weights that are shared.
+        weights = {
+            name: value.detach().cpu().contiguous().clone() for name, value in network.state_dict().items()
+        }
         with atomic(self.model) as temporary:
             temporary.write_bytes(save(weights))
         self.checkpoint.unlink(missing_ok=True)

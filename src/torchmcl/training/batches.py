@@ -1,15 +1,19 @@
 """Batches of tensors that are in memory."""
 
 import math
-from collections.abc import Iterator, Sized
+from collections.abc import Iterator, Mapping, Sequence, Sized
 from itertools import islice
-from typing import Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 import torch
 from torch import Tensor
 
-__all__ = ["Batches", "SeededBatches", "TensorBatches", "seed_epoch"]
+from torchmcl.errors import check_integer, check_tensor
+
+__all__ = ["Batches", "ListedBatches", "SeededBatches", "TensorBatches", "check_batches", "seed_epoch"]
+
+LARGEST_SEED = 2**64 - 1
 
 
 @runtime_checkable
@@ -36,6 +40,16 @@ class TensorBatches:
     """
 
     def __init__(self, *tensors: Tensor, batch_size: int, shuffle_seed: int | None = None) -> None:
+        if not tensors:
+            raise ValueError("tensors must hold at least one tensor, got none")
+        for number, tensor in enumerate(tensors):
+            check_tensor(f"tensors[{number}]", tensor)
+            if tensor.shape[:1] != tensors[0].shape[:1] or not tensor.ndim:
+                shapes = [tuple(each.shape) for each in tensors]
+                raise ValueError(f"tensors must have the same first axis, got the shapes {shapes}")
+        check_integer("batch_size", batch_size)
+        if shuffle_seed is not None:
+            check_integer("shuffle_seed", shuffle_seed, least=0, most=LARGEST_SEED)
         self.tensors = tensors
         self.batch_size = batch_size
         self.shuffle_seed = shuffle_seed
@@ -57,6 +71,50 @@ class TensorBatches:
             order = torch.randperm(len(tensors[0]), generator=random).to(tensors[0].device)
             tensors = tuple(tensor.index_select(0, order) for tensor in tensors)
         yield from zip(*(tensor.split(self.batch_size) for tensor in tensors), strict=True)
+
+
+class ListedBatches:
+    """Batches in a list, of which Lightning would take each for a source of batches.
+
+    Args:
+        batches: The list or the tuple.
+    """
+
+    def __init__(self, batches: Sequence[Any]) -> None:
+        self.batches = batches
+
+    def __len__(self) -> int:
+        return len(self.batches)
+
+    def __iter__(self) -> Iterator:
+        return iter(self.batches)
+
+
+def check_batches(name: str, value: Any) -> None:
+    """Raise unless `value` is `Batches`, at least one.
+
+    Args:
+        name: The name of the argument, for the message.
+        value: What the caller passed.
+
+    Raises:
+        TypeError: If it is something else, or has no length.
+        ValueError: If it is empty.
+
+    Example:
+        >>> check_batches("train", [])
+        Traceback (most recent call last):
+        ValueError: train is empty: there is no batch to learn from or to validate on
+    """
+    wanted = f"{name} must be batches with a length, such as TensorBatches or a DataLoader"
+    if not isinstance(value, Batches) or isinstance(value, (Tensor, str, bytes, Mapping)):
+        raise TypeError(f"{wanted}, got {type(value).__name__}")
+    try:
+        count = len(value)
+    except TypeError as error:
+        raise TypeError(f"{wanted}: {error}") from None
+    if not count:
+        raise ValueError(f"{name} is empty: there is no batch to learn from or to validate on")
 
 
 def seed_epoch(seed: int, number: int) -> None:

@@ -69,6 +69,8 @@ class KeepBest(Callback):
             logged = ", ".join(sorted(trainer.callback_metrics))
             raise UserError(f"monitor is {self.monitor!r}, must be one of {logged}")
         value = trainer.callback_metrics[self.monitor].item()
+        if math.isnan(value):
+            raise UserError(f"training stopped after epoch {trainer.current_epoch}: {self.monitor} is nan")
         if value < self.best if self.mode == "min" else value > self.best:
             self.best, self.epoch = value, trainer.current_epoch
             if self.restore:

@@ -10,6 +10,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import torch
 from lightning.fabric.utilities.exceptions import MisconfigurationException
@@ -19,12 +20,12 @@ from lightning.pytorch.loggers import Logger
 from lightning.pytorch.utilities import rank_zero_only
 from lightning.pytorch.utilities.exceptions import SIGTERMException
 from torch import nn
-from torchmetrics import Metric
+from torchmetrics import Metric, MetricCollection
 
-from torchmcl.errors import UserError, check_integer
+from torchmcl.errors import UserError, check_callable, check_integer, check_text
 from torchmcl.runs.checkpoint import AtomicCheckpoints
 from torchmcl.runs.progress import training_bar
-from torchmcl.training.batches import Batches, SeededBatches
+from torchmcl.training.batches import Batches, ListedBatches, SeededBatches, check_batches
 from torchmcl.training.callbacks import AverageWeights, History, KeepBest, Progress, SeedEachEpoch
 from torchmcl.training.distributed import build_strategy
 from torchmcl.training.learner import Learner, Loss
@@ -101,7 +102,10 @@ def fit(
         >>> fitted.epochs, len(fitted.history)
         (2, 2)
     """
-    check_integer("seed", seed, 0, 2**63 - 1)
+    check_integer("seed", seed, least=0, most=2**63 - 1)
+    _check(network, loss, train, validation)
+    _check_settings(optimization, hardware, metrics)
+    _check_places(callbacks, checkpoint, progress, logger)
     if optimization.block > 1 and (
         isinstance(train, LightningDataModule) or optimization.batches is not None
     ):
@@ -121,7 +125,7 @@ def fit(
         torch.manual_seed(seed)
         average = None if optimization.ema is None else AverageWeights(optimization.ema)
         learner = Learner(
-            network if isinstance(network, nn.Module) else network(),
+            _built(network),
             loss,
             optimizer=partial(
                 optimization.optimizer,
@@ -151,6 +155,8 @@ def fit(
                 trainer.fit(learner, datamodule=train, ckpt_path=resume, weights_only=True)
             else:
                 batches = SeededBatches(train, seed, optimization.block)
+                if isinstance(validation, list | tuple):
+                    validation = ListedBatches(validation)
                 trainer.fit(learner, batches, validation, ckpt_path=resume, weights_only=True)
     return Fitted(
         learner.network.cpu().eval(),
@@ -160,6 +166,55 @@ def fit(
         tuple(history.rows),
     )
 
+
+def _check(network: Any, loss: Any, train: Any, validation: Any) -> None:
+    check_callable("network", network, "a torch.nn.Module or a function that makes one")
+    check_callable("loss", loss, "a function of hypotheses, targets and active")
+    if not isinstance(train, LightningDataModule):
+        check_batches("train", train)
+    elif validation is not None:
+        raise ValueError("validation must be None with a data module, which has batches of its own")
+    if validation is not None:
+        check_batches("validation", validation)
+
+
+def _check_settings(optimization: Any, hardware: Any, metrics: Any) -> None:
+    _check_type("optimization", optimization, Optimization, "an Optimization")
+    _check_type("hardware", hardware, Hardware, "a Hardware")
+    _check_type("metrics", metrics, Mapping | None, "a mapping of names to metrics")
+    for name, metric in (metrics or {}).items():
+        check_text("each name of metrics", name)
+        _check_type(f"metrics[{name!r}]", metric, Metric | MetricCollection, "a torchmetrics.Metric")
+        if not name or "." in name or name in LOSSES:
+            taken = " and ".join(LOSSES)
+            raise ValueError(f"each name of metrics must have no dot and differ from {taken}, got {name!r}")
+
+
+def _check_places(callbacks: Any, checkpoint: Any, progress: Any, logger: Any) -> None:
+    _check_type("callbacks", callbacks, Sequence, "a sequence of callbacks")
+    for each in callbacks:
+        _check_type("each of callbacks", each, Callback, "a lightning.pytorch.Callback")
+    _check_type("checkpoint", checkpoint, str | Path | None, "a path or None")
+    if progress is not None and not isinstance(progress, bool):
+        check_callable("progress", progress, "True, False or a function")
+    _check_type("logger", logger, Logger | list | bool | None, "a logger of Lightning or None")
+
+
+def _check_type(name: str, value: Any, kind: Any, what: str) -> None:
+    if not isinstance(value, kind):
+        raise TypeError(f"{name} must be {what}, got {type(value).__name__}")
+
+
+def _built(network: nn.Module | Callable[[], nn.Module]) -> nn.Module:
+    made = network if isinstance(network, nn.Module) else network()
+    _check_type("network", made, nn.Module, "a torch.nn.Module or a function that makes one")
+    if not any(each.requires_grad for each in made.parameters()):
+        raise ValueError(f"network must have weights that can be trained, {type(made).__name__} has none")
+    return made
+
+
+LOSSES = ("training_loss", "validation_loss")
+"""What is logged without being asked for."""
 
 _ONE_AT_A_TIME = threading.RLock()
 """Random numbers, warnings and log levels belong to the process, not to a thread of it."""

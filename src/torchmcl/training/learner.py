@@ -1,7 +1,7 @@
 """What happens in a step of training and of validation."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, NoReturn
 
 import torch
 from lightning.pytorch import LightningModule
@@ -132,6 +132,8 @@ class Learner(LightningModule):
         inputs, targets, active = _parts(batch)
         hypotheses = self.network(inputs)
         loss = self._loss_of_all(hypotheses, targets, active)
+        if not isinstance(loss, Tensor) or loss.ndim or not loss.requires_grad:
+            _refuse(loss)
         self._losses.append(loss.detach())
         self._counts.append(len(targets))
         if self._interval > 1:
@@ -244,5 +246,15 @@ class Learner(LightningModule):
         return torch.ones((), dtype=torch.bool, device=self.device)
 
 
+def _refuse(loss: Any) -> NoReturn:
+    if not isinstance(loss, Tensor):
+        raise TypeError(f"loss must return a tensor, it returned {type(loss).__name__}")
+    if loss.ndim:
+        raise ValueError(f"loss must return one number, it returned the shape {tuple(loss.shape)}")
+    raise ValueError("loss must return a number that depends on the weights of the network")
+
+
 def _parts(batch: Sequence[Any]) -> tuple[Any, Tensor, Tensor | None]:
+    if not isinstance(batch, Sequence) or len(batch) < 2:
+        raise ValueError(f"each batch must be (inputs, targets, active, ...), got {type(batch).__name__}")
     return batch[0], batch[1], batch[2] if len(batch) > 2 else None

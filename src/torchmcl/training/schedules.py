@@ -10,7 +10,7 @@ from typing import Any
 from torch import Tensor
 
 from torchmcl.assignment import Assign, Assignment
-from torchmcl.errors import check_number
+from torchmcl.errors import check_callable, check_number
 from torchmcl.hypotheses import Hypotheses
 
 __all__ = [
@@ -83,6 +83,9 @@ class Scheduled:
     """
 
     def __init__(self, loss: Callable[..., Tensor], **arguments: Callable[[float], Any]) -> None:
+        check_callable("loss", loss, "a function of hypotheses, targets and active")
+        for name, value in arguments.items():
+            check_callable(name, value, "a function of progress such as linear(1, 0)")
         self.loss = loss
         self.arguments = arguments
         self.progress = 0.0
@@ -118,6 +121,8 @@ def linear(start: int | float, end: int | float, until: int | float = 1) -> Call
         >>> linear(20, 1)(0.5)
         10.5
     """
+    check_number("start", start, finite=True)
+    check_number("end", end, finite=True)
     check_number("until", until, 0, 1, open_low=True)
     return lambda progress: start + (end - start) * min(progress / until, 1.0)
 
@@ -137,8 +142,8 @@ def geometric(start: int | float, end: int | float, until: int | float = 1) -> C
         >>> round(geometric(1, 0.01)(0.5), 6)
         0.1
     """
-    check_number("start", start, 0, open_low=True)
-    check_number("end", end, 0, open_low=True)
+    check_number("start", start, 0, open_low=True, finite=True)
+    check_number("end", end, 0, open_low=True, finite=True)
     exponent = linear(math.log(start), math.log(end), until)
     return lambda progress: math.exp(exponent(progress))
 
@@ -163,8 +168,10 @@ def scheduled_rule(
         >>> loss.numbers
         {'n': 20.0}
     """
+    check_callable("rule", rule, "a function of the cost such as annealed")
     known = inspect.signature(rule).parameters
-    for name in parameters:
+    for name, value in parameters.items():
+        check_callable(name, value, "a function of progress such as linear(1, 0)")
         if name not in known:
             raise ValueError(f"{name} is no parameter of {getattr(rule, '__name__', 'the rule')}")
     whole = {name for name in parameters if known[name].annotation is int}

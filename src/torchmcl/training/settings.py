@@ -7,9 +7,13 @@ from typing import Literal
 from torch import nn
 from torch.optim import AdamW, Optimizer
 
+from torchmcl.errors import check_callable, check_choice, check_integer, check_number, check_text
 from torchmcl.training.schedules import Schedule, constant
 
 __all__ = ["Hardware", "Optimization", "fused_adamw"]
+
+MOST_THREADS = 4096
+"""Of a process: each takes memory before it does anything."""
 
 
 def fused_adamw(parameters: Iterable[nn.Parameter], *, lr: float, weight_decay: float) -> Optimizer:
@@ -63,12 +67,24 @@ class Optimization:
     block: int = 1
 
     def __post_init__(self) -> None:
-        for name, low in (("epochs", 1), ("patience", 1), ("batches", 1), ("block", 1)):
-            value = getattr(self, name)
-            if value is not None and not value >= low:
-                raise ValueError(f"{name} is {value}, must be at least {low}")
-        if self.ema is not None and not 0 <= self.ema < 1:
-            raise ValueError(f"ema is {self.ema}, must be in [0, 1)")
+        check_integer("epochs", self.epochs)
+        check_integer("block", self.block)
+        for name in ("patience", "batches"):
+            if getattr(self, name) is not None:
+                check_integer(name, getattr(self, name))
+        for name in ("learning_rate", "weight_decay"):
+            check_number(name, getattr(self, name), 0, finite=True)
+        if self.clip is not None:
+            check_number("clip", self.clip, 0)
+        if self.ema is not None:
+            check_number("ema", self.ema, 0)
+            if self.ema >= 1:
+                raise ValueError(f"ema must be below 1, got {self.ema}")
+        check_callable("schedule", self.schedule, "a function of the epochs done and of all epochs")
+        check_callable("optimizer", self.optimizer, "a function that makes an optimizer")
+        check_text("monitor", self.monitor)
+        check_choice("mode", self.mode, ("min", "max"))
+        check_choice("keep", self.keep, ("best", "last"))
 
 
 @dataclass(frozen=True)
@@ -88,3 +104,11 @@ class Hardware:
     nodes: int = 1
     strategy: str = "auto"
     threads: int | None = None
+
+    def __post_init__(self) -> None:
+        check_text("accelerator", self.accelerator)
+        check_text("strategy", self.strategy)
+        check_integer("devices", self.devices)
+        check_integer("nodes", self.nodes)
+        if self.threads is not None:
+            check_integer("threads", self.threads, most=MOST_THREADS)

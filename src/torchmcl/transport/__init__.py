@@ -71,6 +71,9 @@ def mixture_cost(
     """
     check_hypotheses(hypotheses)
     cost, active = cost_matrix(hypotheses.points, targets, active, distance=distance)
+    if not cost.shape[-2]:
+        # Nothing to reach: 0, in the graph of points and scores.
+        return cost.sum((-2, -1)) + 0 * hypotheses.probs.sum(-1), active.any(-1)
     mass = active.to(cost.dtype)
     if target_weights is not None:
         check_floats("target_weights", target_weights)

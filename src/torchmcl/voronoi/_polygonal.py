@@ -66,7 +66,8 @@ class PolygonalCells(Cells):
         self,
     ) -> tuple[Float[Tensor, "batch hypotheses triangles 3 3"], Float[Tensor, "batch hypotheses triangles"]]:
         """The cells cut into triangles, and the areas of those."""
-        triangles = polygons.fan(self.polygons).reshape(*self.points.shape[:2], -1, 3, 3)
+        parts = polygons.fan(self.polygons)
+        triangles = parts.reshape(*self.points.shape[:2], parts.shape[2:-2].numel(), 3, 3)
         return triangles, self._areas(triangles)
 
     def _masses(self) -> tuple[Tensor, Tensor]:
