@@ -384,7 +384,7 @@ WRONG_ARGUMENTS = [
 ]
 
 
-@pytest.mark.parametrize(("name", "value", "said"), WRONG_ARGUMENTS, ids=lambda each: str(each)[:30])
+@pytest.mark.parametrize(("name", "value", "said"), WRONG_ARGUMENTS)
 def test_wrong_arguments_are_named(name, value, said, unchecked):
     once = Optimization(epochs=1)
     right = {"network": network, "loss": rmcl_loss, "train": batches(), "seed": 0, "optimization": once}
