@@ -55,6 +55,13 @@ def test_the_choice_does_not_see_the_test_images(tmp_path, few, monkeypatch):
     assert choose(files, out=tmp_path / "two", seeds=1, images=30, console=QUIET) == again
 
 
+def test_a_file_of_a_person_is_found_before_the_work(tmp_path, few):
+    (tmp_path / "choice.json").write_text("mine")
+    with pytest.raises(UserError, match=r"choice\.json: is there and was not written by this program"):
+        choose(write_set(tmp_path, size=8, train=60), out=tmp_path, seeds=1, images=30, console=QUIET)
+    assert (tmp_path / "choice.json").read_text() == "mine"
+
+
 def test_nothing_to_choose_on(tmp_path):
     files = write_set(tmp_path, size=8, train=60)
     with pytest.raises(UserError, match="--images must be at most 59: the others are held out, got 60"):

@@ -12,7 +12,8 @@ import commandline
 
 OWN = (
     ".own.json", ".git.csv", ".config.backup.yaml", ".model.v1.safetensors", "last.ckpt", "below/last.ckpt", "x.csv",
-    "x.html", "results.json", "table.md", "futures.csv", "x.onnx", "index.html", "metrics.json", "summary.json",
+    "x.html", "smoke/table1.md", "results.json", "table.md", "futures.csv", "x.onnx", "index.html",
+    "metrics.json", "summary.json",
 )  # fmt: skip
 HERE = {
     "train": ("train", "scale=smoke", "data=simulated", "run=."),
@@ -26,6 +27,7 @@ HERE = {
     "demo": ("demo", "--out", "."),
     "simulate": ("simulate", ".", "--recordings", "2", "--duration", "1"),
     "export": ("export", "forecaster", "x.onnx"),
+    "study": ("study", "table1", "scale=smoke", "--out", "."),
     "train-localizer": ("train-localizer", ".", "--voices", "1", "--steps", "1"),
 }
 AT_ONCE = {
@@ -58,7 +60,8 @@ AT_ONCE = {
 def home(tmp_path: Path) -> Path:
     """A folder with a person's files, and data for all commands."""
     folder = tmp_path / "home"
-    (folder / "below").mkdir(parents=True)
+    for below in ("below", "smoke"):
+        (folder / below).mkdir(parents=True)
     for name in OWN:
         (folder / name).write_text("mine")
     sound = np.random.default_rng(0).normal(0, 0.1, (8000, 4))

@@ -156,6 +156,15 @@ def test_the_study_writes_results_and_tables(benchmark, tmp_path, own_counts):
     assert all(each.name in text for each in PUBLISHED)
 
 
+@pytest.mark.parametrize(("choose", "name"), [(False, "results.json"), (True, "choice.json")])
+def test_files_of_a_person_are_found_before_the_work(choose, name, benchmark, tmp_path):
+    (tmp_path / name).write_text("mine")
+    with pytest.raises(UserError, match=f"{name}: is there and was not written by this program"):
+        command.study(command.Study(benchmark, scene="hotel", out=tmp_path, choose=choose))
+    assert [path.name for path in tmp_path.iterdir()] in ([name], [name, ".lock"], [".lock", name])
+    assert (tmp_path / name).read_text() == "mine"
+
+
 def test_the_bundled_model_learns_from_all_scenes(benchmark, tmp_path):
     [folder] = command.study(command.Study(benchmark, scene="none", seeds=1, out=tmp_path, steps=(1,)))
     settings = json.loads((folder / "settings.json").read_text())

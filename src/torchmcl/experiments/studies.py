@@ -17,6 +17,9 @@ __all__ = ["STUDIES", "Row", "Study", "write_table"]
 COLUMNS = ("EMD D1", "EMD D2", "EMD D3", "Oracle D1", "Oracle D2", "Oracle D3")
 
 
+TABLE, PICTURE = (".md", ".tex", ".html"), (".png", ".pdf")
+
+
 @dataclass(frozen=True)
 class Row:
     """A method of a table or figure.
@@ -49,6 +52,14 @@ class Study:
     rows: tuple[Row, ...]
     write: Callable[[Path, Sequence[Result]], Path]
     several_seeds: bool = False
+
+    def files(self, name: str) -> list[str]:
+        """The names of the files that `write` makes.
+
+        Args:
+            name: The path without ending that it is given.
+        """
+        return [name + suffix for suffix in (TABLE if self.write is write_table else PICTURE)]
 
 
 def write_table(path: Path, results: Sequence[Result]) -> Path:

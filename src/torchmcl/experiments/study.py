@@ -16,6 +16,7 @@ from torchmcl.experiments.studies import STUDIES, Row, Study
 from torchmcl.experiments.train import member_seeds, prepare
 from torchmcl.runs.folder import METRICS
 from torchmcl.runs.jobs import Job, Local, Ray, execute
+from torchmcl.runs.outputs import claim_outputs
 
 __all__ = ["StudyRun", "collect", "compose_panels", "plan", "run_study"]
 
@@ -114,6 +115,8 @@ def run_study(
     everything = [base for bases in panels.values() for base in bases]
     for base in everything:
         check_data(base)
+    for each, (base, *_) in panels.items():
+        claim_outputs(out / base.scale, STUDIES[each].files(each), otherwise="choose another --out")
     for base in everything:
         build_data(base, workers=where.workers)
     written = []

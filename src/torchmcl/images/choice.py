@@ -14,6 +14,7 @@ from torchmcl.images.data import ImageSet, load_digits, load_mnist
 from torchmcl.images.networks import SCALINGS, Scaling
 from torchmcl.images.study import Settings, check_seeds, run, settings_of, work
 from torchmcl.runs.files import locked, sweep, write_json
+from torchmcl.runs.outputs import claim_outputs
 from torchmcl.runs.progress import Bar, bar
 from torchmcl.runs.tables import Column, Row, Table, write_tables
 
@@ -52,6 +53,8 @@ def choose(
             f"--images must be at most {loaded.available - 1}: the others are held out, got {settings.images}"
         )
     total = float(work(settings) * len(CANDIDATES) * seeds)
+    names = [f"choice{suffix}" for suffix in (".json", ".md", ".tex", ".html")]
+    claim_outputs(out, names, otherwise="choose another --out")
     with locked(out, f"{out}: another process is working in it"):
         sweep(out)
         with bar(total, console) as progress:

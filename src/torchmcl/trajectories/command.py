@@ -10,6 +10,7 @@ from torchmcl.runs.figures import save_figure
 from torchmcl.runs.files import write_json
 from torchmcl.runs.folder import METRICS
 from torchmcl.runs.jobs import Job, Local, Ray, execute
+from torchmcl.runs.outputs import claim_outputs
 from torchmcl.runs.tables import write_tables
 from torchmcl.trajectories.folds import HELD_OUT, SCENES, folds, read_windows
 from torchmcl.trajectories.forecaster import Forecaster
@@ -20,6 +21,9 @@ from torchmcl.trajectories.study import choose, run_bundle, run_choice, run_scen
 __all__ = ["Run", "Study", "study", "work"]
 
 MOST_SEEDS, MOST_STEPS = 1000, 10_000_000
+FILES = ("results.json", "table.md", "table.tex", "table.html", "futures.png", "futures.pdf")
+CHOICE_FILES = ("choice.json", "choice.md", "choice.tex", "choice.html")
+"""What is written beside the runs."""
 
 
 @dataclass(frozen=True)
@@ -139,9 +143,12 @@ def study(settings: Study) -> list[Path]:
     for steps in settings.steps or (None,):
         recipe_named(settings.recipe, steps)
     if settings.choose:
+        claim_outputs(settings.out, CHOICE_FILES, otherwise="choose another --out")
         return _choice(settings)
     if len(settings.steps) > 1:
         raise UserError(f"--steps has {len(settings.steps)} values, which only --choose compares: give one")
+    if settings.scene != "none":
+        claim_outputs(settings.out, FILES, otherwise="choose another --out")
     left_out = ("none",) if settings.scene == "none" else scenes
     runs = [_run(settings, scene, seed=seed) for scene in left_out for seed in range(settings.seeds)]
     _finish(runs, settings)
