@@ -12,6 +12,7 @@ import torch
 
 from torchmcl.cli import main
 from torchmcl.errors import UserError
+from torchmcl.hypotheses import Hypotheses
 from torchmcl.runs.outputs import LIST
 from torchmcl.trajectories import pictures
 from torchmcl.trajectories.forecast import forecast_all, forecast_frame, forecasts
@@ -112,6 +113,14 @@ def test_ndjson_is_read_back_as_what_was_observed(path, tmp_path, untrained):
     assert len(read) == 8 * len(scenes)
     for key, position in read.items():
         np.testing.assert_allclose(position, truth[key], atol=1e-4)
+
+
+def test_probabilities_are_computed_for_all_pedestrians_at_once(path, tmp_path, untrained, monkeypatch):
+    calls = []
+    once = Hypotheses.probs.fget
+    monkeypatch.setattr(Hypotheses, "probs", property(lambda own: calls.append(len(own)) or once(own)))
+    forecast_frame(Source(path), tmp_path / "out", frame=300, forecaster=untrained)
+    assert len(calls) < 10
 
 
 def test_a_whole_file(path, tmp_path, untrained):

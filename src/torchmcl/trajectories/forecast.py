@@ -251,7 +251,8 @@ def _ndjson(made: Forecast) -> Iterator[str]:
     """TrajNet++: a scene for each pedestrian, what was observed, and the numbered predictions."""
     now, stride = made.instant.frame, made.instant.stride
     frames = [round(now + stride * step) for step in range(1 - OBSERVED, PREDICTED + 1)]
-    order = made.hypotheses.probs.argsort(dim=-1, descending=True, stable=True)
+    probs, order = made.hypotheses.probs.sort(dim=-1, descending=True, stable=True)
+    points = made.hypotheses.points.take_along_dim(order[..., None], 1).unflatten(-1, (PREDICTED, 2))
     for scene, name in enumerate(made.instant.names):
         person = _person(name)
         ends = {"s": frames[0], "e": frames[-1], "fps": 1 / STEP}
@@ -260,12 +261,11 @@ def _ndjson(made: Forecast) -> Iterator[str]:
         for frame, (x, y) in past:
             if np.isfinite(x):
                 yield _line("track", {"f": frame, "p": person, "x": round(x, 4), "y": round(y, 4)})
-        for number, index in enumerate(order[scene].tolist()):
-            chance = round(float(made.hypotheses.probs[scene, index]), 5)
-            future = made.hypotheses.points[scene, index].unflatten(-1, (PREDICTED, 2)).tolist()
+        futures = zip(probs[scene].tolist(), points[scene].tolist(), strict=True)
+        for number, (chance, future) in enumerate(futures):
             for frame, (x, y) in zip(frames[OBSERVED:], future, strict=True):
                 where = {"f": frame, "p": person, "x": round(x, 4), "y": round(y, 4)}
-                which = {"prediction_number": number, "scene_id": scene, "probability": chance}
+                which = {"prediction_number": number, "scene_id": scene, "probability": round(chance, 5)}
                 yield _line("track", {**where, **which})
 
 
