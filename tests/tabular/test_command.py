@@ -442,8 +442,11 @@ def test_a_study_is_resumed_and_summarized(tmp_path, monkeypatch):
     stamp = record.stat().st_mtime_ns
     assert study(settings, tmp_path / "out", Local(1)) == written
     assert record.stat().st_mtime_ns == stamp
-    assert "LightGBM" in (tmp_path / "out" / "tables.md").read_text()
-    plain = json.loads(record.read_text())
+    plain, text = json.loads(record.read_text()), (tmp_path / "out" / "tables.md").read_text()
+    assert "LightGBM" in text
+    shares = " | ".join(f"{share:.3f}" for share in plain["coverage"].values())
+    assert f"| tiny | {shares} | 10 |" in text
+    assert f"| mean of the sets | {shares} |" in text
     for change in (
         {"set": 1},
         {"crps": None},

@@ -201,6 +201,7 @@ def _write(records: Sequence[dict[str, Any]], out: Path) -> list[Path]:
     found = summary(records)
     write_json(out / "results.json", found)
     tables = [*(_set_table(name, own) for name, own in found["sets"].items()), _rank_table(found)]
+    tables += [_coverage_table(found, method) for method in found["coverage"]]
     write_text(out / "tables.md", "\n".join(table.markdown() for table in tables))
     return [out / "tables.md", out / "results.json", *save_figure(study_figure(found), out / "study")]
 
@@ -234,3 +235,16 @@ def _rank_table(found: dict[str, Any]) -> Table:
         ratio = None if method == OURS else found["ratios"].get(method)
         rows.append(Row(PEERS[method].title, [*ranks, ratio, found["coverage"][method]["mean_gap_per_set"]]))
     return Table("All sets", columns, rows)
+
+
+def _coverage_table(found: dict[str, Any], method: str) -> Table:
+    """The share of test rows inside of intervals, by set."""
+    columns = [*(Column(f"{level:g}", 3) for level in COVERAGES), Column("test rows", 0)]
+    own = {name: value[method] for name, value in found["sets"].items() if value.get(method)}
+    rows = [
+        Row(name, [*(value["coverage"][str(level)] for level in COVERAGES), value["test_rows"]])
+        for name, value in own.items()
+    ]
+    mean = found["coverage"][method]["mean_over_sets"]
+    rows.append(Row("mean of the sets", [*(mean[str(level)] for level in COVERAGES), None]))
+    return Table(f"Coverage of intervals: {PEERS[method].title}", columns, rows)
