@@ -87,10 +87,18 @@ def test_folders_are_summed_and_wrong_input_is_named(tmp_path):
         evaluate_doa(file(tmp_path / "x.csv", [("hello", 1)]), tmp_path / "t" / "a.csv")
 
 
+TIMES = [("0", "1e12"), ("0", "-inf"), ("0", "nan"), ("-1.7e308", "1"), ("1.7e308", "1")]
+
+
 @pytest.mark.parametrize(
-    "text", ["a" * 200_000, "sound_event_recording\na,0,1e12,0,0,1\n", "1e300,0,0,0,0\n"]
+    "text",
+    [
+        "a" * 200_000,
+        "1e300,0,0,0,0\n",
+        *(f"sound_event_recording\na,{start},{end},0,0,1\n" for start, end in TIMES),
+    ],
 )
-def test_what_would_never_end_is_refused(text, tmp_path):
+def test_times_and_frames_beyond_a_day_are_refused(text, tmp_path):
     (tmp_path / "x.csv").write_text(text)
     with pytest.raises(UserError, match=r"x.csv: (line 1|line 2|cannot be read)"):
         evaluate_doa(tmp_path / "x.csv", tmp_path / "x.csv")

@@ -143,7 +143,8 @@ def _row(row: list[str]) -> tuple[list[int], int, float, float]:
 
 def _described(row: list[str]) -> tuple[list[int], int, float, float]:
     start, end, elevation, azimuth = (float(value) for value in row[1:5])
-    if not all(map(math.isfinite, (start, elevation, azimuth))) or not end * 10 <= LAST:
+    finite = all(map(math.isfinite, (start, end, elevation, azimuth)))
+    if not finite or max(abs(start), abs(end)) * 10 > LAST:
         raise ValueError
     middles = range(max(math.ceil(start * 10 - 0.5), 0), max(math.ceil(end * 10 - 0.5), 0))
     return list(middles), 0, azimuth, elevation
