@@ -245,6 +245,9 @@ def test_wrong_responses_are_named(tmp_path):
     os.mkfifo(folder / "pipe")
     with pytest.raises(UserError, match=r"pipe: is no file"):
         read_responses([folder])
+    (folder / "directions.csv").write_text("file,azimuth,elevation\n\0,1,0\n")
+    with pytest.raises(UserError, match="is no name of a file"):
+        read_responses([folder])
     (tmp_path / "bad.sofa").write_text("no")
     with pytest.raises(UserError, match=r"bad.sofa: cannot be read as a SOFA file"):
         read_responses([tmp_path / "bad.sofa"])

@@ -213,6 +213,8 @@ def check_file(path: Path, limit: int | None = None) -> None:
     Raises:
         UserError: It is something else than a file, or larger.
     """
+    if "\0" in str(path):
+        raise UserError(f"{path}: is no name of a file")
     if path.exists() and not path.is_file():
         raise UserError(f"{path}: is no file")
     if limit is not None and (size := path.stat().st_size) > limit:
