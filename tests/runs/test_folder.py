@@ -118,6 +118,13 @@ def test_a_folder_in_place_of_a_file_is_found_before_the_work(tmp_path):
         pass
 
 
+def test_a_pipe_in_place_of_a_file_is_found_before_the_work(tmp_path):
+    with RunFolder.open(tmp_path, {}):
+        os.mkfifo(tmp_path / "metrics.json")
+    with pytest.raises(UserError, match=r"metrics\.json: is no file"), RunFolder.open(tmp_path, {}):
+        pass
+
+
 def test_nothing_is_written_through_links(tmp_path):
     outside, run = tmp_path / "outside", tmp_path / "run"
     outside.mkdir()

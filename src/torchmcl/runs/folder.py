@@ -11,7 +11,7 @@ from safetensors.torch import save
 from torch import nn
 
 from torchmcl.errors import UserError
-from torchmcl.runs.files import PARTIAL, atomic, check_root, locked, read_json, sweep, write_json
+from torchmcl.runs.files import PARTIAL, atomic, check_file, check_root, locked, read_json, sweep, write_json
 from torchmcl.runs.records import Record, read_record, write_record
 
 __all__ = ["CHECKPOINT", "CONFIG", "METRICS", "MODEL", "SETTINGS", "RunFolder", "State", "check_place"]
@@ -19,7 +19,7 @@ __all__ = ["CHECKPOINT", "CONFIG", "METRICS", "MODEL", "SETTINGS", "RunFolder", 
 SETTINGS, MODEL, CONFIG, METRICS = "settings.json", "model.safetensors", "config.json", "metrics.json"
 CHECKPOINT = "last.ckpt"
 FILES = (".ckpt", ".csv", ".html", ".json", ".md", ".pdf", ".png", ".safetensors", ".yaml")
-"""Endings of what runs hold, and folders have not: found before the work is done, not at its end."""
+"""Endings of what runs hold, and folders and pipes have not: found before the work is done, not at its end."""
 
 State = Literal["new", "training", "trained", "evaluated"]
 """How far a run has come: it has nothing, a checkpoint, a model, or `metrics.json` as well."""
@@ -154,7 +154,10 @@ def check_place(path: Path, file: str) -> None:
         raise UserError(
             f"{path}: holds files ({sorted(names)[0]}) and is no run ({file} is missing); choose another folder"
         )
-    for folder, below, _ in os.walk(path):
+    for folder, below, files in os.walk(path):
+        for name in files:
+            if Path(name).suffix in FILES:
+                check_file(Path(folder) / name)
         for name in below:
             if (Path(folder) / name).is_symlink():
                 raise UserError(
