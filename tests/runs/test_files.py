@@ -5,6 +5,7 @@ import fcntl
 import json
 import os
 import stat
+import threading
 
 import pytest
 
@@ -59,6 +60,14 @@ def test_only_one_process_has_a_folder(tmp_path):
             pass
     with locked(tmp_path / "a", "is taken"):
         assert os.listdir(tmp_path / "a") == []
+
+
+def test_a_lock_that_ends_in_a_moment_is_waited_for(tmp_path):
+    held = os.open(tmp_path, os.O_RDONLY)
+    fcntl.flock(held, fcntl.LOCK_EX)
+    threading.Timer(0.1, os.close, [held]).start()
+    with locked(tmp_path, "is taken"):
+        pass
 
 
 def test_where_folders_cannot_be_locked_a_file_is(tmp_path, monkeypatch):

@@ -7,6 +7,7 @@ import math
 import os
 import secrets
 import shutil
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -31,6 +32,8 @@ __all__ = [
 PARTIAL = ".torchmcl-partial-"
 """How the name of a file begins that is being written, or that a killed process left half written."""
 
+ENDING = 1.0
+"""Seconds for which a process that was just killed may still hold a lock, through a child that ends after it."""
 LONGEST_ENDING = 50
 """Characters of a name that its temporary name keeps: file systems allow 255 bytes, and a character has up to four."""
 
@@ -102,14 +105,23 @@ def locked(folder: str | Path, busy: str | None = None) -> Iterator[int]:
     folder = Path(folder)
     make_folder(folder)
     how = fcntl.LOCK_EX | (0 if busy is None else fcntl.LOCK_NB)
-    try:
-        handle = _flocked(folder, os.O_RDONLY, how)
-    except BlockingIOError:
-        raise UserError(f"{folder}: {busy}") from None
+    until = time.monotonic() + ENDING
+    while (handle := _try_lock(folder, how)) is None:
+        if time.monotonic() > until:
+            raise UserError(f"{folder}: {busy}")
+        time.sleep(0.02)
     try:
         yield handle
     finally:
         os.close(handle)
+
+
+def _try_lock(folder: Path, how: int) -> int | None:
+    """The handle, or `None` where another process has the folder."""
+    try:
+        return _flocked(folder, os.O_RDONLY, how)
+    except BlockingIOError:
+        return None
 
 
 def _flocked(path: Path, flags: int, how: int) -> int:
