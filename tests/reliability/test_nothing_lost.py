@@ -127,8 +127,12 @@ def test_two_runs_at_the_same_time_are_one(smoke, tmp_path):
     while not (tmp_path / "run" / "settings.json").exists():
         assert first.is_alive()
         time.sleep(0.01)
-    with pytest.raises(UserError, match="another process is training there"):
-        train(compose_config(words), progress=False)
+    os.kill(first.pid, signal.SIGSTOP)  # a fast machine would end it while the second one waits
+    try:
+        with pytest.raises(UserError, match="another process is training there"):
+            train(compose_config(words), progress=False)
+    finally:
+        os.kill(first.pid, signal.SIGCONT)
     first.join()
     assert first.exitcode == 0
     assert load_network(tmp_path / "run")

@@ -26,6 +26,8 @@ __all__ = ["Predictions"]
 Array = NDArray[np.float64]
 MOST_DRAWS = 250_000_000
 """Numbers that `sample` gives at once."""
+ROUNDING = 1e-9
+"""The part of each tail that an interval takes in, so that rounding cannot exclude the row that its end belongs to."""
 
 
 class Predictions:
@@ -211,8 +213,8 @@ class Predictions:
         calibration, level = self._calibrated(), _checked(coverage)
         with naming("groups"):
             levels = calibration.interval_levels(level, _labels(groups), rows)
-        half = np.minimum(levels, 1.0) / 2
-        return np.stack([0.5 - half, 0.5 + half], axis=1)
+        tail = (1 - np.minimum(levels, 1.0)) / 2 * (1 - ROUNDING)
+        return np.stack([tail, 1 - tail], axis=1)
 
     def _calibrated(self) -> Calibration:
         self._refuse_directions("predict_interval and predict_region")
