@@ -1,8 +1,9 @@
 """Run all benchmarks, or those named: `python -m benchmarks training transport`.
 
 `fuzz --cases N`, `kills --runs N`, `live --minutes N` and `uploads --cases N` are long tests with arguments of
-their own; `coverage` prints the table that the calibration of intervals is chosen by, `rooms SOUNDS` that of the
-bundled localizer's card, `crossings SOUNDS` how often sources that meet keep their tracks.
+their own; `coverage` prints the table that the calibration of intervals is chosen by, `settings NAME=VALUE` what a
+setting of `MCLRegressor` changes, `rooms SOUNDS` the table of the bundled localizer's card, `crossings SOUNDS` how
+often sources that meet keep their tracks.
 """
 
 import importlib

@@ -8,6 +8,7 @@ import argparse
 import ast
 import sys
 import time
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -50,15 +51,18 @@ def main(arguments: list[str]) -> int:
     torch.set_num_threads(1)
     found: dict[str, list[tuple[Fitted, ...]]] = {"all rows": [], f"{SMALL} rows": []}
     names: list[str] = []
-    for name, X, y in real_tables(given.tables):
-        order = np.random.default_rng(0).permutation(len(y))
-        for fold, fresh in enumerate(np.array_split(order, FOLDS)[: given.folds]):
-            rest = np.random.default_rng(fold).permutation(np.setdiff1d(order, fresh))
-            for rows, group in zip((LARGEST, SMALL), found, strict=True):
-                every = [{}, *given.changes]
-                found[group].append(tuple(_fit(X, y, rest[:rows], fresh, fold, change) for change in every))
-            names.append(f"{name} {fold}")
-        print(".", end="", flush=True, file=sys.stderr)
+    with suppress(KeyboardInterrupt):  # what was found until then is shown
+        for name, X, y in real_tables(given.tables):
+            order = np.random.default_rng(0).permutation(len(y))
+            for fold, fresh in enumerate(np.array_split(order, FOLDS)[: given.folds]):
+                rest = np.random.default_rng(fold).permutation(np.setdiff1d(order, fresh))
+                names.append(f"{name} {fold}")
+                for rows, group in zip((LARGEST, SMALL), found, strict=True):
+                    every = [{}, *given.changes]
+                    found[group].append(
+                        tuple(_fit(X, y, rest[:rows], fresh, fold, change) for change in every)
+                    )
+            print(".", end="", flush=True, file=sys.stderr)
     _show(found, names, given.changes)
     return 0
 
@@ -85,6 +89,8 @@ def _show(
     print("| --- | --- |" + " ---: |" * 6)
     for number, change in enumerate(changes, start=1):
         for group, fits in found.items():
+            if not fits:
+                continue
 
             def ratio(what: str, fits: Any = fits, number: int = number) -> Array:
                 return np.array([getattr(each[number], what) / getattr(each[0], what) for each in fits])
