@@ -89,16 +89,21 @@ def _show(
     print("| --- | --- |" + " ---: |" * 6)
     for number, change in enumerate(changes, start=1):
         for group, fits in found.items():
-            if not fits:
-                continue
+            if fits:
+                print(
+                    f"| {change} | {len(fits)} of {group} | {_row([(each[0], each[number]) for each in fits], names)}"
+                )
 
-            def ratio(what: str, fits: Any = fits, number: int = number) -> Array:
-                return np.array([getattr(each[number], what) / getattr(each[0], what) for each in fits])
 
-            crps, nll = ratio("crps"), [each[number].nll - each[0].nll for each in fits]
-            means = " | ".join(f"{np.exp(np.log(ratio(what)).mean()):.3f}" for what in ("seconds", "epochs"))
-            print(
-                f"| {change} | {len(fits)} of {group} | {np.exp(np.log(crps).mean()):.4f} | "
-                f"{crps.max():.3f} ({names[int(crps.argmax())]}) | {np.exp(np.log(ratio('rmse')).mean()):.4f} | "
-                f"{np.median(nll):+.4f} | {means} |"
-            )
+def _row(pairs: list[tuple[Fitted, Fitted]], names: list[str]) -> str:
+    """Ratios of the changed to the default fits, geometric means; of the likelihood the median difference."""
+
+    def ratios(what: str) -> Array:
+        return np.array([getattr(changed, what) / getattr(default, what) for default, changed in pairs])
+
+    crps, rmse, seconds, epochs = (
+        f"{np.exp(np.log(ratios(what)).mean()):.4f}" for what in ("crps", "rmse", "seconds", "epochs")
+    )
+    worst = int(ratios("crps").argmax())
+    nll = np.median([changed.nll - default.nll for default, changed in pairs])
+    return f"{crps} | {ratios('crps')[worst]:.3f} ({names[worst]}) | {rmse} | {nll:+.4f} | {seconds} | {epochs} |"
