@@ -22,7 +22,7 @@ from torchmcl.tabular import scorers
 
 __all__ = ["main"]
 
-FOLDS, LARGEST, SMALL = 5, 8000, 250
+FOLDS, LARGEST, SMALL = 5, 4000, 250
 """Parts of a table, rows to fit at most, and rows to fit of the same tables as small ones."""
 
 Array = NDArray[np.float64]
