@@ -76,7 +76,7 @@ def _fresh_levels(model: MCLRegressor, X: Any, y: Array) -> tuple[Array, Array]:
     """The level of the interval, and of the region, that just contains each target."""
     pooled, units = model.model_.pooled(model._inputs(X)), model.model_.units
     own = torch.from_numpy(units.apply(y[:, None]))
-    region = density_level(pooled, own, units, torch.Generator().manual_seed(0))
+    region = density_level(pooled, own, units)
     return central_level(pooled, own).numpy()[:, 0], region.numpy()
 
 

@@ -3,6 +3,7 @@
 import math
 import warnings
 from dataclasses import dataclass, replace
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -24,8 +25,10 @@ BANDWIDTH = 0.8
 """Of the smoothing of out-of-fold levels, in probability, times the cube root of the number of targets."""
 LEAST = 1e-3
 """Normal quantiles of levels below count as this, so that their logarithm is finite."""
-DRAWS, ROWS_AT_ONCE = 512, 32
-"""Draws that tell the probability of a region, and rows whose draws are in memory at once."""
+NODES, ROWS_AT_ONCE = 256, 64
+"""Nodes that tell the probability of a region, at least, and rows whose nodes are in memory at once."""
+LARGEST_SEQUENCE = 50
+"""Coordinates of a quasi-random sequence; with more it is no more even than random numbers."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -184,9 +187,8 @@ def _levels_of(hypotheses: Hypotheses, y: Tensor, units: Standard) -> Array:
     parts = [
         (hypotheses[k : k + ROWS_AT_ONCE], y[k : k + ROWS_AT_ONCE]) for k in range(0, len(y), ROWS_AT_ONCE)
     ]
-    random = torch.Generator().manual_seed(0)
     interval = torch.cat([central_level(*part) for part in parts])
-    region = torch.cat([density_level(*part, units, random) for part in parts])
+    region = torch.cat([density_level(*part, units) for part in parts])
     return torch.cat([interval, region[:, None]], 1).numpy()
 
 
@@ -218,12 +220,29 @@ def central_level(hypotheses: Hypotheses, y: Tensor) -> Tensor:
     return (2 * (hypotheses.probs[..., None] * below).sum(1) - 1).abs()
 
 
-def density_level(hypotheses: Hypotheses, y: Tensor, units: Standard, random: torch.Generator) -> Tensor:
-    """The probability of the region whose density is above that of y, by draws."""
+def density_level(hypotheses: Hypotheses, y: Tensor, units: Standard) -> Tensor:
+    """The probability of the region whose density is above that of y, by a quasi-random quadrature."""
+    assert hypotheses.widths is not None
     mixture = hypotheses.mixture()
-    own = log_density(mixture, units, y)
-    drawn = log_density(mixture, units, mixture.sample((DRAWS,), random))
-    return (drawn > own).double().mean(0)
+    nodes = _normal_nodes(*hypotheses.points.shape[1:])
+    points, widths = hypotheses.points.transpose(0, 1), hypotheses.widths.T[..., None]
+    above = log_density(mixture, units, points + widths * nodes) > log_density(mixture, units, y)
+    return (hypotheses.probs.T * above.double().mean(0)).sum(0)
+
+
+@cache
+def _normal_nodes(hypotheses: int, dim: int) -> Tensor:
+    """Standard normal nodes `(nodes, hypotheses, 1, dim)`, even for each hypothesis and for all together."""
+    # Parts of a Sobol sequence are even where they are powers of two.
+    shape = hypotheses, 2 ** math.ceil(math.log2(max(NODES / hypotheses, 4))), dim
+    if dim > LARGEST_SEQUENCE:
+        random = torch.Generator().manual_seed(0)
+        nodes = torch.randn(shape, generator=random, dtype=torch.double)
+    else:
+        sobol = torch.quasirandom.SobolEngine(dim, scramble=True, seed=0)
+        even = sobol.draw(shape[0] * shape[1], dtype=torch.double).view(shape)
+        nodes = torch.special.ndtri(even.clamp(1e-9, 1 - 1e-9))
+    return nodes.transpose(0, 1)[:, :, None]
 
 
 def log_density(mixture: Distribution, units: Standard, standardized: Tensor) -> Tensor:

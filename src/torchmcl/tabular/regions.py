@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from torchmcl.hypotheses import Hypotheses
-from torchmcl.tabular.calibration import DRAWS, log_density
+from torchmcl.tabular.calibration import log_density
 from torchmcl.tabular.given import read_floats
 from torchmcl.tabular.model import CHUNK, TableModel
 from torchmcl.tabular.scaling import Standard
@@ -18,8 +18,8 @@ from torchmcl.tabular.scaling import Standard
 __all__ = ["Regions", "regions"]
 
 Array = NDArray[np.float64]
-GRID = 512
-"""Points at which a density is read to find where it crosses a threshold."""
+GRID, DRAWS = 512, 512
+"""Points at which a density is read to find where it crosses a threshold, and draws that tell the threshold."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -109,7 +109,7 @@ class MCLRegressor(Predictions, Stored, RegressorMixin, BaseEstimator):
         weight_decay: float = 0.01,
         batch_size: int | None = None,
         max_epochs: int | None = None,
-        patience: int | None = 20,
+        patience: int | None = 10,
         validation_fraction: float = 0.1,
         device: str = "auto",
         random_state: Any = None,
