@@ -258,6 +258,22 @@ def test_a_category_is_the_same_text_in_every_file(tmp_path, monkeypatch, kinds,
     np.testing.assert_allclose(pd.read_csv(tmp_path / "out.csv")["mean"], model.predict(new[["kind"]]))
 
 
+def test_categories_that_are_not_known_are_noted(tmp_path, monkeypatch):
+    draw = np.random.default_rng(0)
+    frame = pd.DataFrame({"kind": draw.choice(["a", "b"], 60), "size": draw.choice(["s", "l"], 60)})
+    frame.assign(y=draw.normal(size=60)).to_csv(tmp_path / "t.csv", index=False)
+    settings = FitSettings(str(tmp_path / "t.csv"), ("y",), members=1, hypotheses=2, epochs=1)
+    fit_table(settings, tmp_path / "run", progress=False)
+    frame.loc[[1, 4, 50], "kind"] = ["c", "d", "c"]
+    frame.loc[7, "kind"] = None
+    frame.to_csv(tmp_path / "n.csv", index=False)
+    monkeypatch.setattr("torchmcl.tabular.command.pieces", lambda path, text: pieces(path, 10, text))
+    notes = []
+    predict_table(tmp_path / "run", tmp_path / "n.csv", tmp_path / "out.csv", 0.5, notes.append)
+    assert len(notes) == 1
+    assert "'kind' is in 4 of 60 rows a category that the training did not have" in notes[0]
+
+
 def test_names_that_are_numbers_are_found_again(tmp_path):
     frame = pd.DataFrame(np.random.default_rng(0).normal(size=(60, 2)), columns=[0, 1])
     frame.to_parquet(tmp_path / "t.parquet")

@@ -3,6 +3,7 @@
 import hashlib
 import re
 import warnings
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from functools import partial
@@ -10,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from torch import Tensor
 
 from torchmcl.errors import UserError
 from torchmcl.runs.files import read_json, write_json, write_text
@@ -166,7 +168,7 @@ def predict_table(
         data: A file with the columns that the model was trained on.
         out: The CSV file to make.
         coverage: Of the intervals.
-        note: Called with a remark on additional columns.
+        note: Called with remarks: on additional columns, on categories that are not known.
         overwrite: Replace a file that this program did not write as well.
 
     Returns:
@@ -176,17 +178,21 @@ def predict_table(
         raise UserError(f"--coverage {coverage}: must be above 0 and below 1")
     model = MCLRegressor.load(run)
     targets, group = _asked(run / SETTINGS, model)
-    rows = 0
+    rows, unknown = 0, Counter[str]()
     read = [data, *(run / name for name in (CONFIG, WEIGHTS, SETTINGS))]
     known = _categories(model)
     with own_file(out, overwrite=overwrite, inputs=read) as temporary:
         with temporary.open("w", encoding="utf-8", newline="") as stream:
             for frame in _checked(pieces(data, text=known), model, group, targets, data, note):
-                table = _named(partial(_predicted, model, frame, targets, group, coverage), data)
+                table = _named(partial(_predicted, model, frame, targets, group, coverage, unknown), data)
                 table.to_csv(stream, header=rows == 0, index=False)
                 rows += len(table)
         if not rows:
             raise UserError(f"{data}: holds no row")
+    for name, count in unknown.items():
+        note(
+            f"{data}: {name!r} is in {count:,} of {rows:,} rows a category that the training did not have, or rarely"
+        )
     return rows
 
 
@@ -209,13 +215,16 @@ def _asked(path: Path, model: Any) -> tuple[list[str], str | None]:
     return targets, group
 
 
-def _predicted(model: Any, frame: Any, targets: list[str], group: str | None, coverage: float) -> Any:
+def _predicted(
+    model: Any, frame: Any, targets: list[str], group: str | None, coverage: float, unknown: Counter[str]
+) -> Any:
     import pandas as pd
 
     for name, labels in _categories(model).items():
         if frame[name].dtype == object:
             frame[name] = as_labels(frame[name], labels)
     inputs = model._inputs(frame[list(model.feature_names_in_)])
+    unknown.update(_unknown(model, inputs))
     groups = None if group is None else group_labels(frame[group])
     ends = model._interval_levels(coverage, groups, len(inputs))
     levels = np.insert(ends, 1, 0.5, axis=1)
@@ -233,6 +242,14 @@ def _categories(model: Any) -> dict[str, tuple[str, ...]]:
     columns, names = model.model_.columns, model.feature_names_in_
     texts = (name for name, text in zip(names, columns.categorical, strict=True) if text)
     return dict(zip(texts, columns.categories, strict=True))
+
+
+def _unknown(model: Any, inputs: Tensor) -> dict[str, int]:
+    """The columns with categories that the model does not tell apart, which have zeros, and in how many rows."""
+    columns = model.model_.columns
+    kinds = zip(model.feature_names_in_, columns.categorical, columns.places, strict=True)
+    counts = {name: int((inputs[:, places] == 0).all(1).sum()) for name, text, places in kinds if text}
+    return {name: count for name, count in counts.items() if count}
 
 
 def _columns_of(mean: Any, std: Any, quantiles: Any, answers: Any, targets: list[str]) -> dict[str, Any]:
