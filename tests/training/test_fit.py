@@ -160,6 +160,7 @@ def counted(content, value):
         lambda content: {**content, "callbacks": []},
         lambda content: {**content, "optimizer_states": [{}]},
         lambda content: {**content, "loops": {"fit_loop": 3}},
+        lambda content: replaced(content, "loops", "fit_loop", "epoch_progress", "current", "completed", 99),
         lambda content: {**content, "state_dict": {k: v[:1] for k, v in content["state_dict"].items()}},
         lambda content: {key: value for key, value in content.items() if key != "pytorch-lightning_version"},
         lambda content: replaced(content, "state_dict", "network.0.bias", torch.full((8,), math.nan)),

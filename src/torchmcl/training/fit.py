@@ -33,6 +33,11 @@ from torchmcl.training.settings import Hardware, Optimization
 
 __all__ = ["Fitted", "fit", "quiet"]
 
+UNRESTORABLE = (
+    LookupError, TypeError, ValueError, ArithmeticError, AttributeError, RuntimeError, MisconfigurationException,
+)  # fmt: skip
+"""What restoring a checkpoint raises that is not of this training."""
+
 
 @dataclass(frozen=True, eq=False)
 class Fitted:
@@ -279,7 +284,7 @@ def _readable(checkpoint: str | Path | None, learner: Learner) -> Iterator[None]
         yield
     except UserError:
         raise
-    except (LookupError, TypeError, ValueError, ArithmeticError, AttributeError, RuntimeError) as error:
+    except UNRESTORABLE as error:
         if checkpoint is None or learner.started:
             raise
         raise UserError(
