@@ -9,6 +9,7 @@ import shutil
 import time
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -334,6 +335,8 @@ def test_numbers_that_are_taken_for_categories_are_told(tmp_path):
         (b"a;b\n1.5;3,5 m\n2.5;4,5 m\n", {"a": [1.5, 2.5], "b": ["3,5 m", "4,5 m"]}),
         (b"a;b\n1.234,5;x\n2;y\n", {"a": [1234.5, 2.0], "b": ["x", "y"]}),
         (b"a;b\n1,5;1.5\n2,5;x\n", {"a": [1.5, 2.5], "b": ["1.5", "x"]}),
+        (b"a;b\n1,234;0,5\n950;x\n", {"a": [1.234, 950], "b": ["0,5", "x"]}),
+        ("a;b\n1,5;x\u2028y\n2,5;\x85\n".encode(), {"a": [1.5, 2.5], "b": ["x\u2028y", "\x85"]}),
     ],
 )
 def test_delimiter_and_decimal_sign_are_detected(tmp_path, content, columns):
@@ -357,6 +360,13 @@ def test_delimiter_and_decimal_sign_are_detected(tmp_path, content, columns):
             b"a;b\n1,5;1.234\n2,5;999\n",
             "the column 'b' holds '1.234', whose point may be a decimal sign",
         ),
+        ("t.csv", b"a\tb\n1,234\t2\n950\t3\n", "'1,234', whose comma may be a decimal sign or be between thousands"),
+        ("t.csv", b"a;b\n1,234;1,234,567\n", "'1,234', whose comma may be a decimal sign or be between thousands"),
+        ("t.csv", b"a,b\n1\x002,3\n", "line 2 holds a null character"),
+        ("t.csv", "a,b\n1,2\n".encode("utf-16-le"), "line 1 holds a null character"),
+        ("t.csv", b"a,b\n" + b"1,2\n" * 50_000 + b"1,\x00\n", "line 50002 holds a null character"),
+        ("t.csv.gz", gzip.compress(b"a,b\n1,\x00\n"), "line 2 holds a null character"),
+        ("t.csv", b"," * 70_000 + b"y,y\n" + b"1," * 70_001 + b"1\n", "has two columns named 'y'"),
         ("t.csv.gz", b"a,b\n1,2\n", r"t\.csv\.gz: cannot be read \(Not a gzipped file"),
         ("t.csv.gz", gzip.compress(b"a,b\n1,2\n" * 99, mtime=0)[:-9], r"t\.csv\.gz: cannot be read"),
         ("t.csv.bz2", b"a,b\n", r"t\.csv\.bz2: cannot be read"),
@@ -370,6 +380,24 @@ def test_broken_files_are_named(tmp_path, name, content, message):
     (tmp_path / name).write_bytes(content)
     with pytest.raises(UserError, match=message):
         read_frame(tmp_path / name)
+
+
+def test_the_decimal_sign_is_found_below_a_long_header(tmp_path):
+    names, cells = ";".join(f"a long name {n}" for n in range(5000)), ";".join(["1,5"] * 5000)
+    (tmp_path / "t.csv").write_text(f"{names}\n{cells}\n{cells}\n")
+    assert (read_frame(tmp_path / "t.csv").to_numpy() == 1.5).all()
+
+
+@pytest.mark.parametrize("name", ["t.csv", "t.parquet"])
+def test_a_folder_whose_name_is_a_tilde_is_not_the_home(tmp_path, monkeypatch, name):
+    home, here = tmp_path / "home", tmp_path / "here" / "~"
+    for folder, value in ((home, 1.0), (here, 2.0)):
+        folder.mkdir(parents=True)
+        frame = pd.DataFrame({"a": [value]})
+        frame.to_csv(folder / name, index=False) if name == "t.csv" else frame.to_parquet(folder / name)
+    monkeypatch.setenv("HOME", str(home))
+    monkeypatch.chdir(here.parent)
+    assert read_frame(Path("~") / name)["a"].tolist() == [2.0]
 
 
 def test_compressed_files_are_read_as_others_are(tmp_path, monkeypatch):
@@ -399,6 +427,17 @@ def test_damaged_parquet_is_read_or_refused(tmp_path):
         (tmp_path / "t.parquet").write_bytes(mutate(content, draw))
         with contextlib.suppress(UserError):
             read_frame(tmp_path / "t.parquet")
+
+
+@pytest.mark.parametrize("remark", ["[" * 100_000, json.dumps({
+    "index_columns": [], "columns": [], "column_indexes": [
+        {"name": None, "field_name": None, "pandas_type": "decimal", "numpy_type": "object", "metadata": None}
+    ]})])  # fmt: skip
+def test_remarks_of_pandas_that_cannot_be_followed_are_refused(tmp_path, remark):
+    table = pa.table({"x": [1.0]}).replace_schema_metadata({"pandas": remark})
+    pq.write_table(table, tmp_path / "t.parquet")
+    with pytest.raises(UserError, match=r"t\.parquet: is not a Parquet file"):
+        read_frame(tmp_path / "t.parquet")
 
 
 def test_pieces_are_the_whole(tmp_path):
