@@ -360,8 +360,16 @@ def test_delimiter_and_decimal_sign_are_detected(tmp_path, content, columns):
             b"a;b\n1,5;1.234\n2,5;999\n",
             "the column 'b' holds '1.234', whose point may be a decimal sign",
         ),
-        ("t.csv", b"a\tb\n1,234\t2\n950\t3\n", "'1,234', whose comma may be a decimal sign or be between thousands"),
-        ("t.csv", b"a;b\n1,234;1,234,567\n", "'1,234', whose comma may be a decimal sign or be between thousands"),
+        (
+            "t.csv",
+            b"a\tb\n1,234\t2\n950\t3\n",
+            "'1,234', whose comma may be a decimal sign or be between thousands",
+        ),
+        (
+            "t.csv",
+            b"a;b\n1,234;1,234,567\n",
+            "'1,234', whose comma may be a decimal sign or be between thousands",
+        ),
         ("t.csv", b"a,b\n1\x002,3\n", "line 2 holds a null character"),
         ("t.csv", "a,b\n1,2\n".encode("utf-16-le"), "line 1 holds a null character"),
         ("t.csv", b"a,b\n" + b"1,2\n" * 50_000 + b"1,\x00\n", "line 50002 holds a null character"),

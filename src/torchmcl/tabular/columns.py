@@ -373,7 +373,10 @@ def _refuse_dates(name: str, column: Any) -> None:
     if (
         kind in "mM"
         or (first is not None and DATE.fullmatch(first.strip()))
-        or (kind == "O" and any(isinstance(each, date | time) or type(each).__name__ == "Period" for each in column))
+        or (
+            kind == "O"
+            and any(isinstance(each, date | time) or type(each).__name__ == "Period" for each in column)
+        )
     ):
         raise ValueError(
             f"X holds dates in {name}: replace them by numbers, such as the year, the weekday or the days since a date"
