@@ -230,6 +230,13 @@ def test_measures_follow_the_unit_of_the_target(table, tmp_path, scale):
         assert scaled["nll"] - np.log(scale) == pytest.approx(plain["nll"], abs=0.01)
 
 
+def test_an_importance_that_is_infinite_is_left_out(run, monkeypatch):
+    model = MCLRegressor.load(run)
+    frame = pd.DataFrame({"x": [0.5, None, 2.0, 1.0], "kind": ["a", "b<i>", "a", "c"]})
+    monkeypatch.setattr(type(model.model_), "std", lambda self, inputs: np.full((len(inputs), 2), np.inf))
+    assert _importance(model, frame, 0) == []
+
+
 def test_what_is_infinite_is_left_out_of_the_report(table, tmp_path):
     frame = pd.read_csv(table)
     frame.loc[np.random.default_rng(0).permutation(150)[0], "y"] = 1e200
