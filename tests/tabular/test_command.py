@@ -567,6 +567,21 @@ def test_splits_that_measure_nothing_are_refused(file, text, message, tmp_path):
         read_split(tmp_path, "tiny", 0)
 
 
+@pytest.mark.parametrize("text", [None, "", "9\n"])
+def test_a_later_split_that_is_broken_is_found_before_the_work(text, tmp_path):
+    folder = tmp_path / "tiny" / "data"
+    folder.mkdir(parents=True)
+    contents = {"data": "1 2\n2 3\n3 4\n4 5\n", "index_features": "0", "index_target": "1",
+                "index_train_0": "0\n1\n", "index_test_0": "3", "index_train_1": "0\n1\n"}  # fmt: skip
+    for name, content in contents.items():
+        (folder / f"{name}.txt").write_text(content)
+    if text is not None:
+        (folder / "index_test_1.txt").write_text(text)
+    with pytest.raises(UserError, match=r"index_test_1\.txt: "):
+        study(Study(str(tmp_path), methods=("quantiles",)), tmp_path / "out", Local(1))
+    assert not (tmp_path / "out").exists()
+
+
 @pytest.mark.parametrize("seed", [-1, 2**32])
 def test_a_seed_that_is_none_is_found_before_the_work(seed):
     for settings in (partial(Study, "sets"), partial(FitSettings, "t.csv", ("y",))):
