@@ -164,3 +164,11 @@ def test_names_with_underscores_are_no_numbers(make):
     with pytest.raises(ValueError, match=r"X holds text \('1_12'\) in "):
         read_table(make([["5"], ["1_12"]]), (False,))
     assert as_labels(pd.Series(["1_12", "112.0"]), ["112"]).tolist() == ["1_12", "112"]
+
+
+def test_cells_that_are_no_text_are_refused_by_their_kind():
+    for cells in ([b"a", b"\xff"], [[1], [2]]):
+        column = pd.Series(cells)
+        assert as_labels(column, ["a"]).equals(column)
+        with pytest.raises(TypeError, match=f"X holds {type(cells[0]).__name__} in x: the argument must be"):
+            read_table(pd.DataFrame({"x": column}), (True,))

@@ -426,6 +426,14 @@ def test_compressed_files_are_read_as_others_are(tmp_path, monkeypatch):
         read_frame(tmp_path / "t.csv.gz")
 
 
+def test_two_columns_without_a_name_are_refused(tmp_path):
+    pq.write_table(pa.Table.from_arrays([pa.array([1.0])] * 2, names=["", ""]), tmp_path / "t.parquet")
+    with pytest.raises(UserError, match=r"t\.parquet: has two columns named ''"):
+        read_frame(tmp_path / "t.parquet")
+    (tmp_path / "t.csv").write_text(",,y\n1,2,3\n")
+    assert read_frame(tmp_path / "t.csv").to_numpy().tolist() == [[1, 2, 3]]
+
+
 def test_a_small_file_that_announces_a_large_table_is_refused(tmp_path):
     """Equal values cost nothing in Parquet."""
     constant = pa.DictionaryArray.from_arrays(pa.array(np.zeros(3_000_000, np.int8)), ["x"])

@@ -231,7 +231,7 @@ def as_labels(cells: Any, known: Sequence[str]) -> Any:
         ['01', '2']
     """
     found = {}
-    for cell in set(cells.dropna()) - set(known):
+    for cell in {cell for cell in cells.dropna() if isinstance(cell, str)} - set(known):
         try:
             found[cell] = _label(_number(cell))
         except ValueError:
@@ -388,7 +388,7 @@ def _refuse_cells(name: str, column: Any) -> None:
     if getattr(column.dtype, "kind", "O") in "buifUST" or getattr(column.dtype, "name", "") == "category":
         return
     for kind in set(map(type, column)):
-        if issubclass(kind, (list, tuple, dict, set, np.ndarray, complex, np.complexfloating)):
+        if issubclass(kind, (bytes, list, tuple, dict, set, np.ndarray, complex, np.complexfloating)):
             raise TypeError(
                 f"X holds {kind.__name__} in {name}: the argument must be a string, a number or a boolean in each cell"
             )

@@ -83,7 +83,7 @@ def pieces(path: Path, rows: int | None = ROWS, text: Collection[str] = ()) -> I
 
 
 def _check_names(path: Path, names: list[str]) -> None:
-    twice = next((name for name, count in Counter(names).items() if name and count > 1), None)
+    twice = next((name for name, count in Counter(names).items() if count > 1), None)
     if twice is not None:
         raise UserError(f"{path}: has two columns named {twice!r}")
 
@@ -156,7 +156,7 @@ def _signs(path: Path, head: str) -> tuple[str, bool]:
     lines = [line for line in csv.reader(io.StringIO(head), delimiter=delimiter) if line]
     names = lines[0] if lines else []
     # pandas would give the second of two columns another name. The last name of a long header may be cut.
-    _check_names(path, names if "\n" in head else names[:-1])
+    _check_names(path, [name for name in (names if "\n" in head else names[:-1]) if name])
     cells = [cell for line in lines[1:] for cell in line]
     # So may be the last cell. Only whole cells count: a text may hold numbers as well.
     whole = cells if head.endswith("\n") else cells[:-1]
