@@ -32,6 +32,11 @@ DAMAGES = {
     "wrong magic": (IMAGES, lambda content: b"\x00\x00\x08\x01" + content[4:], "must begin with 00000803"),
     "floats": (IMAGES, lambda content: b"\x00\x00\x0d\x03" + content[4:], "begins with 00000d03"),
     "huge": (IMAGES, lambda content: content[:4] + b"\xff" * 12, "it must be 1 to 1073741824"),
+    "many pixels": (
+        IMAGES,
+        lambda content: gzip.compress(encode(np.zeros((60, 1, 2**16 + 1), np.uint8)), 1),
+        "images of 65537 pixels; at most 65536 are read",
+    ),
     "no pixels": (IMAGES, lambda content: content[:8] + b"\x00" * 8, "which is 0 bytes"),
     "damaged gzip": (IMAGES, lambda content: gzip.compress(content)[:-20], "gzip compression is damaged"),
     "gzip of noise": (IMAGES, lambda content: b"\x1f\x8b\x08" + b"\x07" * 40, "gzip compression is damaged"),

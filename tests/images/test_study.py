@@ -13,6 +13,7 @@ from shape_types import no_shape_types
 from torchmcl.classification import class_targets
 from torchmcl.distances import cross_entropy
 from torchmcl.errors import UserError
+from torchmcl.hypotheses import Hypotheses
 from torchmcl.images import command, study
 from torchmcl.images.command import classify
 from torchmcl.images.data import load_digits, split
@@ -234,3 +235,17 @@ class TestCommand:
         with pytest.raises(UserError, match=message):
             self.call(None, tmp_path / "out", **options)
         assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(("side", "sizes"), [(8, [2000, 1000]), (28, [2000, 1000]), (56, [500] * 6)])
+def test_large_images_are_classified_few_at_once(side, sizes):
+    """Two thousand images of 65,536 pixels would need 21 GB."""
+    seen = []
+
+    class Network(torch.nn.Module):
+        def forward(self, images):
+            seen.append(len(images))
+            return Hypotheses(torch.zeros(len(images), 2, 3))
+
+    assert len(study._predict(Network(), torch.zeros(()).expand(3000, side, side)).points) == 3000
+    assert seen == sizes

@@ -3,20 +3,24 @@
 import os
 import shutil
 import sys
+from itertools import pairwise
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 import yaml
+from markdown_it import MarkdownIt
 
 from torchmcl import MCLClassifier, MCLRegressor
 from torchmcl.audio import Localizer
 from torchmcl.audio.localizer import BUNDLED_MODEL
 from torchmcl.errors import UserError
 from torchmcl.sharing import FILES, Card, Measure, fetched, write_card
-from torchmcl.sharing.cards import check_own
+from torchmcl.sharing.cards import MARK, check_own
+from torchmcl.tabular.cards import classifier_card, regressor_card
 from torchmcl.trajectories import Forecaster
 from torchmcl.trajectories.forecaster import BUNDLED
 
@@ -169,6 +173,33 @@ def test_the_real_client_reads_the_card(tmp_path):
     assert (result.metric_type, result.metric_value, result.dataset_name) == ("crps", 1.5, "houses.csv")
     for folder in (BUNDLED, BUNDLED_MODEL):
         assert ModelCard.load(folder / "README.md").data.license == "mit"
+
+
+NAMES = ["<script>x</script>", "a`\n\n# [b](http://c)\n", "\x1b[31m|", "**d**", "e\\"]
+
+
+def test_names_in_a_card_are_text():
+    """Whoever made the table, its names are no tags, headings, links or commands for a terminal."""
+    frame = pd.DataFrame(X, columns=NAMES[:2]).assign(**{NAMES[2]: ["<i>", "|`"] * 30})
+    fitted = MCLRegressor(members=2, **SMALL).fit(frame, X.sum(1))
+    other = MCLClassifier(**SMALL).fit(frame, ["<p>", "`|\n# q\n"] * 30)
+    reader = MarkdownIt("commonmark").enable("table")
+    for card in (
+        regressor_card(fitted, {"CRPS of " + NAMES[1]: 1.0}, NAMES[2], NAMES),
+        classifier_card(other),
+    ):
+        body = card.render().split("---\n", 2)[2].replace(MARK, "")
+        assert body.isascii()
+        assert all(map(str.isprintable, body.splitlines()))
+        tokens = reader.parse(body)
+        kinds = {each.type for token in tokens for each in (token, *(token.children or ()))}
+        assert not {kind for kind in kinds if kind.startswith(("html", "link", "strong", "em", "image"))}
+        titles = [after.content for each, after in pairwise(tokens) if each.type == "heading_open"]
+        assert titles[1:] == [
+            each for each in ("Use", "Numbers", "Limits", "License") if f"## {each}" in body
+        ]
+        cells = [each for each in tokens if each.type == "td_open"]
+        assert len(cells) == 3 * len(card.measures)
 
 
 def test_a_card_of_a_person_is_kept(tmp_path):

@@ -1,7 +1,9 @@
 """Columns as they come, against scikit-learn's own encoders and plain NumPy."""
 
+import datetime
 import json
 import tracemalloc
+from functools import partial
 
 import numpy as np
 import pandas as pd
@@ -11,7 +13,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
-from torchmcl.tabular.columns import Columns, read_table
+from torchmcl.tabular.columns import Columns, as_labels, read_table
 from torchmcl.tabular.scaling import Standard, limit, weighted_quantile
 
 FRAME = pd.DataFrame(
@@ -76,6 +78,7 @@ def test_json_gives_the_same_numbers():
     [
         (pd.DataFrame({"day": pd.to_datetime(["2020-01-01", "2020-01-02"])}), "X holds dates in day"),
         (pd.DataFrame({"day": ["2020-01-01", "2020-01-02"]}), "X holds dates in day"),
+        (pd.DataFrame({"day": [datetime.time(10, 30), None]}), "X holds dates in day"),
         (pd.DataFrame({"day": ["31.12.2020 10:00", "1.1.2021 11:30"]}), "X holds dates in day"),
         (pd.DataFrame({"x": [1.0, np.inf]}), "Input X contains infinity in x"),
     ],
@@ -151,3 +154,21 @@ def test_a_long_cell_takes_memory_once():
     tracemalloc.stop()
     assert len(columns.categories[0]) == 50
     assert largest < 50e6
+
+
+@pytest.mark.parametrize("make", [partial(pd.DataFrame, columns=["x"]), np.array])
+def test_names_with_underscores_are_no_numbers(make):
+    """Python reads `1_12` and `11_2` as the same number."""
+    table = read_table(make([["1_12"], ["11_2"]]))
+    assert table.labels[:, 0].tolist() == ["1_12", "11_2"]
+    with pytest.raises(ValueError, match=r"X holds text \('1_12'\) in "):
+        read_table(make([["5"], ["1_12"]]), (False,))
+    assert as_labels(pd.Series(["1_12", "112.0"]), ["112"]).tolist() == ["1_12", "112"]
+
+
+def test_cells_that_are_no_text_are_refused_by_their_kind():
+    for cells in ([b"a", b"\xff"], [[1], [2]]):
+        column = pd.Series(cells)
+        assert as_labels(column, ["a"]).equals(column)
+        with pytest.raises(TypeError, match=f"X holds {type(cells[0]).__name__} in x: the argument must be"):
+            read_table(pd.DataFrame({"x": column}), (True,))

@@ -9,6 +9,7 @@ import shutil
 import time
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -229,6 +230,13 @@ def test_measures_follow_the_unit_of_the_target(table, tmp_path, scale):
         assert scaled["nll"] - np.log(scale) == pytest.approx(plain["nll"], abs=0.01)
 
 
+def test_an_importance_that_is_infinite_is_left_out(run, monkeypatch):
+    model = MCLRegressor.load(run)
+    frame = pd.DataFrame({"x": [0.5, None, 2.0, 1.0], "kind": ["a", "b<i>", "a", "c"]})
+    monkeypatch.setattr(type(model.model_), "std", lambda self, inputs: np.full((len(inputs), 2), np.inf))
+    assert _importance(model, frame, 0) == []
+
+
 def test_what_is_infinite_is_left_out_of_the_report(table, tmp_path):
     frame = pd.read_csv(table)
     frame.loc[np.random.default_rng(0).permutation(150)[0], "y"] = 1e200
@@ -334,6 +342,8 @@ def test_numbers_that_are_taken_for_categories_are_told(tmp_path):
         (b"a;b\n1.5;3,5 m\n2.5;4,5 m\n", {"a": [1.5, 2.5], "b": ["3,5 m", "4,5 m"]}),
         (b"a;b\n1.234,5;x\n2;y\n", {"a": [1234.5, 2.0], "b": ["x", "y"]}),
         (b"a;b\n1,5;1.5\n2,5;x\n", {"a": [1.5, 2.5], "b": ["1.5", "x"]}),
+        (b"a;b\n1,234;0,5\n950;x\n", {"a": [1.234, 950], "b": ["0,5", "x"]}),
+        ("a;b\n1,5;x\u2028y\n2,5;\x85\n".encode(), {"a": [1.5, 2.5], "b": ["x\u2028y", "\x85"]}),
     ],
 )
 def test_delimiter_and_decimal_sign_are_detected(tmp_path, content, columns):
@@ -357,6 +367,21 @@ def test_delimiter_and_decimal_sign_are_detected(tmp_path, content, columns):
             b"a;b\n1,5;1.234\n2,5;999\n",
             "the column 'b' holds '1.234', whose point may be a decimal sign",
         ),
+        (
+            "t.csv",
+            b"a\tb\n1,234\t2\n950\t3\n",
+            "'1,234', whose comma may be a decimal sign or be between thousands",
+        ),
+        (
+            "t.csv",
+            b"a;b\n1,234;1,234,567\n",
+            "'1,234', whose comma may be a decimal sign or be between thousands",
+        ),
+        ("t.csv", b"a,b\n1\x002,3\n", "line 2 holds a null character"),
+        ("t.csv", "a,b\n1,2\n".encode("utf-16-le"), "line 1 holds a null character"),
+        ("t.csv", b"a,b\n" + b"1,2\n" * 50_000 + b"1,\x00\n", "line 50002 holds a null character"),
+        ("t.csv.gz", gzip.compress(b"a,b\n1,\x00\n"), "line 2 holds a null character"),
+        ("t.csv", b"," * 70_000 + b"y,y\n" + b"1," * 70_001 + b"1\n", "has two columns named 'y'"),
         ("t.csv.gz", b"a,b\n1,2\n", r"t\.csv\.gz: cannot be read \(Not a gzipped file"),
         ("t.csv.gz", gzip.compress(b"a,b\n1,2\n" * 99, mtime=0)[:-9], r"t\.csv\.gz: cannot be read"),
         ("t.csv.bz2", b"a,b\n", r"t\.csv\.bz2: cannot be read"),
@@ -372,6 +397,24 @@ def test_broken_files_are_named(tmp_path, name, content, message):
         read_frame(tmp_path / name)
 
 
+def test_the_decimal_sign_is_found_below_a_long_header(tmp_path):
+    names, cells = ";".join(f"a long name {n}" for n in range(5000)), ";".join(["1,5"] * 5000)
+    (tmp_path / "t.csv").write_text(f"{names}\n{cells}\n{cells}\n")
+    assert (read_frame(tmp_path / "t.csv").to_numpy() == 1.5).all()
+
+
+@pytest.mark.parametrize("name", ["t.csv", "t.parquet"])
+def test_a_folder_whose_name_is_a_tilde_is_not_the_home(tmp_path, monkeypatch, name):
+    home, here = tmp_path / "home", tmp_path / "here" / "~"
+    for folder, value in ((home, 1.0), (here, 2.0)):
+        folder.mkdir(parents=True)
+        frame = pd.DataFrame({"a": [value]})
+        frame.to_csv(folder / name, index=False) if name == "t.csv" else frame.to_parquet(folder / name)
+    monkeypatch.setenv("HOME", str(home))
+    monkeypatch.chdir(here.parent)
+    assert read_frame(Path("~") / name)["a"].tolist() == [2.0]
+
+
 def test_compressed_files_are_read_as_others_are(tmp_path, monkeypatch):
     frame = pd.DataFrame({"a": [1.5, 2.5], "b": ["x", "y"]})
     for suffix in ("gz", "bz2", "xz", "zip"):
@@ -381,6 +424,14 @@ def test_compressed_files_are_read_as_others_are(tmp_path, monkeypatch):
     (tmp_path / "t.csv.gz").write_bytes(gzip.compress(b"a,b\n" + b"1,2\n" * 2**20))
     with pytest.raises(UserError, match=r"t\.csv\.gz: has more than 2097152 bytes of content"):
         read_frame(tmp_path / "t.csv.gz")
+
+
+def test_two_columns_without_a_name_are_refused(tmp_path):
+    pq.write_table(pa.Table.from_arrays([pa.array([1.0])] * 2, names=["", ""]), tmp_path / "t.parquet")
+    with pytest.raises(UserError, match=r"t\.parquet: has two columns named ''"):
+        read_frame(tmp_path / "t.parquet")
+    (tmp_path / "t.csv").write_text(",,y\n1,2,3\n")
+    assert read_frame(tmp_path / "t.csv").to_numpy().tolist() == [[1, 2, 3]]
 
 
 def test_a_small_file_that_announces_a_large_table_is_refused(tmp_path):
@@ -399,6 +450,17 @@ def test_damaged_parquet_is_read_or_refused(tmp_path):
         (tmp_path / "t.parquet").write_bytes(mutate(content, draw))
         with contextlib.suppress(UserError):
             read_frame(tmp_path / "t.parquet")
+
+
+@pytest.mark.parametrize("remark", ["[" * 100_000, json.dumps({
+    "index_columns": [], "columns": [], "column_indexes": [
+        {"name": None, "field_name": None, "pandas_type": "decimal", "numpy_type": "object", "metadata": None}
+    ]})])  # fmt: skip
+def test_remarks_of_pandas_that_cannot_be_followed_are_refused(tmp_path, remark):
+    table = pa.table({"x": [1.0]}).replace_schema_metadata({"pandas": remark})
+    pq.write_table(table, tmp_path / "t.parquet")
+    with pytest.raises(UserError, match=r"t\.parquet: is not a Parquet file"):
+        read_frame(tmp_path / "t.parquet")
 
 
 def test_pieces_are_the_whole(tmp_path):
@@ -511,6 +573,21 @@ def test_splits_that_measure_nothing_are_refused(file, text, message, tmp_path):
     (folder / file).write_text(text)
     with pytest.raises(UserError, match=message):
         read_split(tmp_path, "tiny", 0)
+
+
+@pytest.mark.parametrize("text", [None, "", "9\n"])
+def test_a_later_split_that_is_broken_is_found_before_the_work(text, tmp_path):
+    folder = tmp_path / "tiny" / "data"
+    folder.mkdir(parents=True)
+    contents = {"data": "1 2\n2 3\n3 4\n4 5\n", "index_features": "0", "index_target": "1",
+                "index_train_0": "0\n1\n", "index_test_0": "3", "index_train_1": "0\n1\n"}  # fmt: skip
+    for name, content in contents.items():
+        (folder / f"{name}.txt").write_text(content)
+    if text is not None:
+        (folder / "index_test_1.txt").write_text(text)
+    with pytest.raises(UserError, match=r"index_test_1\.txt: "):
+        study(Study(str(tmp_path), methods=("quantiles",)), tmp_path / "out", Local(1))
+    assert not (tmp_path / "out").exists()
 
 
 @pytest.mark.parametrize("seed", [-1, 2**32])

@@ -117,3 +117,18 @@ def test_saved_and_loaded_it_predicts_the_same(log_normal, tmp_path):
 def test_losses_of_winners_refuse_it():
     with pytest.raises(ValueError, match="target_transform must be None with loss='rmcl'"):
         MCLRegressor(loss="rmcl", target_transform="auto").fit([[0.0], [1.0]], [0.0, 1.0])
+
+
+def test_moments_follow_the_unit_of_the_target(log_normal):
+    """Squares of large and of small targets are infinite and 0."""
+    X, y = (each[:60] for each in log_normal[1:])
+    draws = []
+    for unit in (1.0, 2.0**900, 2.0**-900):
+        model = MCLRegressor(
+            members=1, max_epochs=1, target_transform="yeo-johnson", random_state=0, progress=False
+        )
+        model.fit(X, y * unit)
+        draws.append((model.predict(X) / unit, model.predict_std(X) / unit))
+    for mean, std in draws[1:]:
+        np.testing.assert_allclose(mean, draws[0][0], rtol=1e-9)
+        np.testing.assert_allclose(std, draws[0][1], rtol=1e-9)

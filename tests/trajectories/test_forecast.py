@@ -14,7 +14,7 @@ from torchmcl.cli import main
 from torchmcl.errors import UserError
 from torchmcl.hypotheses import Hypotheses
 from torchmcl.runs.outputs import LIST
-from torchmcl.trajectories import pictures
+from torchmcl.trajectories import forecast, pictures
 from torchmcl.trajectories.forecast import forecast_all, forecast_frame, forecasts
 from torchmcl.trajectories.rows import iter_rows
 from torchmcl.trajectories.stream import Source, instant_at, instants
@@ -218,12 +218,59 @@ def test_the_command_ends_with_one_sentence(path, tmp_path, monkeypatch, capsys)
         assert len(sentence.splitlines()) == 1
 
 
+def test_the_first_rows_of_a_crowd_are_of_one_frame(tmp_path, monkeypatch):
+    """The usual distance of frames is found nevertheless, in a time that does not grow with the square of the crowd."""
+    monkeypatch.setattr("torchmcl.trajectories.stream.LOOK_AT", 40)
+    path = tmp_path / "tracks.txt"
+    path.write_text("".join(f"{10 * step} {who} {step} {who}\n" for step in range(8) for who in range(50)))
+    *_, last = instants(Source(path))
+    assert (last.stride, len(last.names)) == (10.0, 50)
+    assert last.observed.isfinite().all()
+
+
+@pytest.mark.parametrize("fps", [None, 20.0, 33.0])
+@pytest.mark.parametrize("history", [2, 5, 8])
+def test_the_present_is_the_last_frame_with_enough_history(tmp_path, fps, history, monkeypatch):
+    draw = np.random.default_rng(history)
+    path, asked = tmp_path / "tracks.txt", []
+    rows = [(10 * k, who) for who in range(6) for k in range(9 * who, 9 * who + 12) if draw.random() < 0.9]
+    path.write_text(
+        "".join(f"{frame} {who} {frame} 0\n" for frame, who in rows + [(900 + k, k) for k in range(9)])
+    )
+    tracks = read_tracks(path)
+    every = ((frame, instant_at(tracks, frame, fps)) for frame in tracks.instants.tolist())
+    enough = [
+        frame
+        for frame, found in every
+        if found is not None and found.observed[..., 0].isfinite().sum(-1).max() >= history
+    ]
+    monkeypatch.setattr(forecast, "instant_at", lambda *given: asked.append(given[1]) or instant_at(*given))
+    if enough:
+        assert forecast._chosen(tracks, Source(path, fps), None, history).frame == enough[-1]
+    else:
+        with pytest.raises(UserError, match=f"nobody has {history} positions"):
+            forecast._chosen(tracks, Source(path, fps), None, history)
+    assert not set(asked) & set(range(900, 909))
+
+
 @pytest.mark.parametrize("name", ["$\\frac{$", "²", "--1", "x" * 10_000])
 def test_any_name_of_a_pedestrian_is_written(name, tmp_path, untrained):
     path, out = tmp_path / "tracks.txt", tmp_path / "out"
     path.write_text("".join(f"{10 * step} {name} {step} 0\n" for step in range(8)))
     forecast_frame(Source(path), out, forecaster=untrained)
     assert json.loads((out / "futures.ndjson").read_text().splitlines()[0])["scene"]["p"] == name
+
+
+def test_a_name_does_not_end_a_line(tmp_path, untrained):
+    path, name = tmp_path / "tracks.ndjson", 'a\rb,"c"\nd'
+    rows = [{"track": {"f": 10 * step, "p": name, "x": step, "y": 0}} for step in range(8)]
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    forecast_frame(Source(path), tmp_path / "out", forecaster=untrained)
+    with (tmp_path / "out" / "answers.csv").open(newline="") as stream:
+        assert [row["id"] for row in csv.DictReader(stream)] == [name]
+    path.write_text(path.read_text().replace(json.dumps(name), '"a\\rb"'))
+    forecast_frame(Source(path), tmp_path / "out", forecaster=untrained)
+    assert len((tmp_path / "out" / "answers.csv").read_bytes().split(b'"a\rb"')) == 2
 
 
 def test_a_crowd_is_drawn_in_part(tmp_path, untrained, monkeypatch):

@@ -29,6 +29,7 @@ FORMATS = {
     "ndjson": '{"scene": {"id": 0, "p": 1, "s": 10, "e": 20, "fps": 2.5}}\n'
     + "".join(json.dumps({"track": {"f": f, "p": int(i), "x": x, "y": y}}) + "\n" for f, i, x, y in ROWS)
     + '{"track": {"f": 30, "p": 1, "x": 9, "y": 9, "prediction_number": 0, "scene_id": 0}}\n',
+    "comma at the end": text(",").replace("\n", ",\n"),
     "byte order mark": "\ufeff" + text(","),
 }
 
@@ -80,6 +81,10 @@ BROKEN = {
         "line 1: is not JSON",
     ),
     "far away": ("10 1 2 3\n20 1 1e9 3\n", r"line 2: the position is more than 1e\+08 m from the origin"),
+    "more columns than names": ("frame,id,x,y\n10,1,2,5,3,5\n", "line 2: has 6 columns, the header has 4"),
+    "more columns, no header": ("10 1 2 0 3 0 0 0\n", "line 1: has 8 columns and no header"),
+    "a name twice": ("frame,id,x,y,X\n10,1,2,3,4\n", "line 1: has two columns named 'x'"),
+    "long cell": ('10,"' + "a" * 200_000 + '",2,3\n', "line 1: field larger than field limit"),
     "open quote": ('frame,id,x,y\n10,"a,2,3\n', "line 2: has 2 columns"),
 }
 

@@ -17,6 +17,9 @@ __all__ = ["LIMIT", "find_idx", "read_idx"]
 LIMIT = 2**30
 """The most bytes that a file may hold: twenty times MNIST. The header is checked before anything is allocated."""
 
+MOST_PIXELS = 2**16
+"""Of an image: a network has weights for each of them."""
+
 UNSIGNED_BYTES = 0x08
 
 
@@ -41,7 +44,7 @@ def read_idx(path: str | Path, axes: int) -> NDArray[np.uint8]:
 
     Raises:
         UserError: A wrong magic number or number of axes, a file that is longer or shorter than its header says,
-            damaged compression, or more than 1 GiB.
+            damaged compression, more than 1 GiB, or more than 65,536 pixels.
     """
     path = Path(path)
     try:
@@ -66,6 +69,10 @@ def _read(stream: gzip.GzipFile | BufferedReader, path: Path, axes: int) -> NDAr
     size = prod(shape)
     if not 0 < size <= LIMIT:
         raise UserError(f"{path}: its header says {shape}, which is {size} bytes; it must be 1 to {LIMIT}")
+    if (pixels := prod(shape[1:])) > MOST_PIXELS:
+        raise UserError(
+            f"{path}: its header says {shape}, images of {pixels} pixels; at most {MOST_PIXELS} are read"
+        )
     content = stream.read(size + 1)
     if len(content) != size:
         more = "more" if len(content) > size else f"only {len(content)}"

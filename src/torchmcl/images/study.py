@@ -34,7 +34,8 @@ __all__ = ["MEASURES", "Settings", "check_seeds", "run", "settings_of", "summari
 BINS = 20
 PIXEL_NOISE = 0.1
 """Standard deviation of the noise on test images, whose values are in [0, 1]."""
-CHUNK = 2000
+CHUNK, USUAL = 2000, 28 * 28
+"""Images that are classified at once, of that many pixels; fewer of larger ones."""
 MOST_SEEDS = 1000
 
 MEASURES = {
@@ -227,7 +228,9 @@ def evaluate(network: torch.nn.Module, parts: Split, seed: int) -> dict[str, Any
 
 
 def _predict(network: torch.nn.Module, images: Tensor) -> Hypotheses:
-    return Hypotheses.cat([network(part) for part in images.split(CHUNK)])
+    pixels = images[0].numel()
+    size = CHUNK if pixels <= USUAL else max(CHUNK * USUAL // pixels, 1)
+    return Hypotheses.cat([network(part) for part in images.split(size)])
 
 
 def summarize(records: Mapping[str, Sequence[dict[str, Any]]]) -> dict[str, Any]:

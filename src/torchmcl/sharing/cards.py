@@ -1,5 +1,6 @@
 """The card of a model: `README.md` with a front matter that the Hugging Face Hub reads."""
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from os import PathLike
@@ -9,14 +10,16 @@ from typing import Any
 import yaml
 
 import torchmcl
-from torchmcl.errors import UserError
+from torchmcl.errors import UserError, printable
 from torchmcl.runs.files import check_root, read_json, write_text
 
-__all__ = ["CARD", "Card", "Measure", "check_own", "write_card"]
+__all__ = ["CARD", "Card", "Measure", "as_code", "as_words", "check_own", "write_card"]
 
 CARD = "README.md"
 MARK = "<!-- Written by torchmcl: remove this line, and the card is kept when the model is saved again. -->"
 
+SIGNS = re.compile(r"([\\`*\[\]<|])")
+"""With a backslash before them they are themselves, and begin no tag, link, code or cell."""
 LARGEST = 2**20
 """Characters among which the mark is looked for."""
 
@@ -72,7 +75,7 @@ class Card:
         parts = [
             f"---\n{front}---",
             MARK,
-            f"# {self.title}",
+            f"# {as_words(self.title)}",
             self.text,
             f"## Use\n\n```python\n{self.use}\n```",
             *([_numbers(self.measures)] if self.measures else []),
@@ -107,6 +110,28 @@ class Card:
             "dataset": {"name": measure.data, "type": _slug(measure.data)},
             "metrics": [{"type": _slug(measure.name), "name": measure.name, "value": float(measure.value)}],
         }
+
+
+def as_words(name: str) -> str:
+    r"""A name of a foreign file as Markdown that shows it, and does nothing else.
+
+    Args:
+        name: Of a column or a file.
+
+    Example:
+        >>> as_words("<b>\n")
+        '\\<b>\\\\n'
+    """
+    return SIGNS.sub(r"\\\1", printable(name))
+
+
+def as_code(name: str) -> str:
+    """The same in the font of code, where no sign has a meaning but the one that ends it.
+
+    Args:
+        name: Of a column or a category.
+    """
+    return f"`{printable(name).replace('`', chr(39))}`"
 
 
 def write_card(folder: str | Path, card: Card) -> None:
@@ -160,7 +185,9 @@ def _is_ours(path: Path) -> bool:
 
 
 def _numbers(measures: Sequence[Measure]) -> str:
-    rows = "\n".join(f"| {each.name} | {each.value:.4g} | {each.data} |" for each in measures)
+    rows = "\n".join(
+        f"| {as_words(each.name)} | {each.value:.4g} | {as_words(each.data)} |" for each in measures
+    )
     return f"## Numbers\n\n| metric | value | data |\n|---|---:|---|\n{rows}"
 
 

@@ -60,7 +60,8 @@ class Answer:
     def std(self) -> Array:
         """`(rows, dim)`."""
         if isinstance(self.units, Warped):
-            return np.sqrt(self._moments(self.units)[1])
+            _, variance, unit = self._moments(self.units)
+            return np.sqrt(variance) * unit
         return self.pooled.std.numpy() * self.units.scale
 
     def merged(self, count: int) -> Hypotheses:
@@ -98,12 +99,11 @@ class Answer:
         found = self.pooled.mixture().log_prob(torch.from_numpy(scaled))
         return found.numpy() + self.units.log_slope(scaled)
 
-    def _moments(self, units: Warped) -> tuple[Array, Array]:
-        """Mean and variance, `(rows, dim)`."""
+    def _moments(self, units: Warped) -> tuple[Array, ...]:
+        """Mean, variance in a unit, and the unit, `(rows, dim)`."""
         rows = range(0, len(self), QUADRATURE)
         parts = [moments(self.pooled[start : start + QUADRATURE], units) for start in rows]
-        mean, variance = zip(*parts, strict=True)
-        return torch.cat(mean).numpy(), torch.cat(variance).numpy()
+        return tuple(torch.cat(part).numpy() for part in zip(*parts, strict=True))
 
 
 def distribution(pooled: Hypotheses, units: Standard) -> Distribution:

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from torchmcl.sharing.cards import Card, Measure
+from torchmcl.sharing.cards import Card, Measure, as_code, as_words
 from torchmcl.tabular.columns import Columns
 
 __all__ = ["classifier_card", "regressor_card"]
@@ -30,7 +30,7 @@ def regressor_card(
     what = ", ".join(targets) or ("directions" if model.directional else f"{model.dim} number(s)")
     calibrated = "calibrated on held-out rows" if estimator.calibration_ is not None else "not calibrated"
     text = (
-        f"A distribution of {what} for each row of a table: {len(model.factors)} network(s) with "
+        f"A distribution of {as_words(what)} for each row of a table: {len(model.factors)} network(s) with "
         f"{estimator.n_hypotheses} scored hypotheses each, loss `{estimator.loss}`. Intervals are {calibrated}.\n\n"
         f"{_columns(estimator, model.columns)}"
     )
@@ -53,7 +53,7 @@ def classifier_card(estimator: Any) -> Card:
         The card.
     """
     classes = [str(each) for each in estimator.classes_]
-    shown = ", ".join(f"`{each}`" for each in classes[:SHOWN]) + (", ..." if len(classes) > SHOWN else "")
+    shown = ", ".join(map(as_code, classes[:SHOWN])) + (", ..." if len(classes) > SHOWN else "")
     text = (
         f"One of {len(classes)} classes for each row of a table ({shown}), by {estimator.n_hypotheses} networks "
         f"trained together, loss `{estimator.loss}`.\n\n{_columns(estimator, estimator.columns_)}"
@@ -70,7 +70,7 @@ def _columns(estimator: Any, columns: Columns) -> str:
     count = len(columns.categorical)
     names = [str(name) for name in getattr(estimator, "feature_names_in_", range(count))]
     kinds = zip(names, columns.categorical, strict=True)
-    shown = [f"`{name}` ({'category' if text else 'number'})" for name, text in kinds][:SHOWN]
+    shown = [f"{as_code(name)} ({'category' if text else 'number'})" for name, text in kinds][:SHOWN]
     return f"{count} column(s): {', '.join(shown)}{', ...' if count > SHOWN else ''}."
 
 

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import date
+from datetime import date, time
 from typing import Any
 
 import numpy as np
@@ -231,9 +231,9 @@ def as_labels(cells: Any, known: Sequence[str]) -> Any:
         ['01', '2']
     """
     found = {}
-    for cell in set(cells.dropna()) - set(known):
+    for cell in {cell for cell in cells.dropna() if isinstance(cell, str)} - set(known):
         try:
-            found[cell] = _label(float(cell))
+            found[cell] = _label(_number(cell))
         except ValueError:
             continue
     return cells.replace({cell: label for cell, label in found.items() if label in known})
@@ -300,13 +300,24 @@ def first_text(column: Any) -> str | None:
     """
     for each in column:
         try:
-            float(each if isinstance(each, str) else 0)
+            _number(each if isinstance(each, str) else "0")
         except ValueError:
             return str(each)
     return None
 
 
+def _number(text: str) -> float:
+    """Without the underscores that Python allows in numbers: `1_12` and `11_2` are two names."""
+    if "_" in text:
+        raise ValueError(f"{text!r} is no number")
+    return float(text)
+
+
 def _to_floats(column: Any) -> Array:
+    if getattr(column.dtype, "kind", "O") in "OUT":
+        for each in column:
+            if isinstance(each, str) and "_" in each:
+                raise ValueError(f"{each!r} is no number")
     if is_series := hasattr(column, "to_numpy"):
         kind = getattr(column.dtype, "kind", "O")
         if kind in "buif" or column.dtype == object:
@@ -362,7 +373,10 @@ def _refuse_dates(name: str, column: Any) -> None:
     if (
         kind in "mM"
         or (first is not None and DATE.fullmatch(first.strip()))
-        or (kind == "O" and any(isinstance(each, date) or type(each).__name__ == "Period" for each in column))
+        or (
+            kind == "O"
+            and any(isinstance(each, date | time) or type(each).__name__ == "Period" for each in column)
+        )
     ):
         raise ValueError(
             f"X holds dates in {name}: replace them by numbers, such as the year, the weekday or the days since a date"
@@ -374,7 +388,7 @@ def _refuse_cells(name: str, column: Any) -> None:
     if getattr(column.dtype, "kind", "O") in "buifUST" or getattr(column.dtype, "name", "") == "category":
         return
     for kind in set(map(type, column)):
-        if issubclass(kind, (list, tuple, dict, set, np.ndarray, complex, np.complexfloating)):
+        if issubclass(kind, (bytes, list, tuple, dict, set, np.ndarray, complex, np.complexfloating)):
             raise TypeError(
                 f"X holds {kind.__name__} in {name}: the argument must be a string, a number or a boolean in each cell"
             )

@@ -32,11 +32,17 @@ UNREADABLE = (
     LZMAError,
 )
 """What reading a compressed file raises where it is damaged, encrypted, or of a kind that is not installed."""
+UNEXPECTED = (ValueError, TypeError, LookupError, AttributeError, ArithmeticError)
+"""What values and remarks raise that are in a Parquet file, and cannot be values or remarks of pandas."""
 HEAD = 2**16
+LONGEST_LINE = 2**22
+"""Bytes of a header longer than the head, and of the line below it, in which delimiter and decimal sign are found."""
 DELIMITERS = ",;\t|"
 DECIMAL_COMMA = re.compile(r"\s*[-+]?(\d{1,3}(\.\d{3})+|\d+),\d+\s*")
 WITH_COMMA = re.compile(r"\s*[-+]?(\d{1,3}(\.\d{3})+|\d+)(,\d+)?\s*")
 """A number of a file with decimal commas, with or without points between thousands."""
+ONE_OF_BOTH = re.compile(r"\s*[-+]?[1-9]\d{0,2},\d{3}\s*")
+"""A number whose comma may as well be between thousands."""
 MOST_CONTENT = 2**30
 """Bytes of a compressed file that is read at once."""
 
@@ -77,7 +83,7 @@ def pieces(path: Path, rows: int | None = ROWS, text: Collection[str] = ()) -> I
 
 
 def _check_names(path: Path, names: list[str]) -> None:
-    twice = next((name for name, count in Counter(names).items() if name and count > 1), None)
+    twice = next((name for name, count in Counter(names).items() if count > 1), None)
     if twice is not None:
         raise UserError(f"{path}: has two columns named {twice!r}")
 
@@ -94,7 +100,7 @@ def _csv(path: Path, rows: int | None, text: Collection[str]) -> Iterator[Any]:
         }
         options["dtype"] = dict.fromkeys(text, str)
         # A column keeps one type from piece to piece only if it is not guessed in parts.
-        with pd.read_csv(path, chunksize=rows or 10**9, low_memory=False, **options) as reader:
+        with pd.read_csv(path.absolute(), chunksize=rows or 10**9, low_memory=False, **options) as reader:
             for frame in reader:
                 if not isinstance(frame.index, pd.RangeIndex):
                     raise UserError(f"{path}: its lines have more fields than its header")
@@ -117,7 +123,7 @@ def _parquet(path: Path, rows: int | None) -> Iterator[Any]:
     import pyarrow.parquet as pq
 
     try:
-        file = pq.ParquetFile(path)
+        file = pq.ParquetFile(path.absolute())
         total, columns = file.metadata.num_rows, file.metadata.num_columns
         if rows is None and total * columns > MOST_CELLS:
             raise UserError(
@@ -134,7 +140,7 @@ def _parquet(path: Path, rows: int | None) -> Iterator[Any]:
             yield frame
     except UserError:
         raise
-    except (pa.ArrowException, OSError, ValueError, TypeError, LookupError, AttributeError) as error:
+    except (pa.ArrowException, *UNREADABLE, *UNEXPECTED) as error:
         raise UserError(f"{path}: is not a Parquet file ({_first_line(error)})") from None
 
 
@@ -144,15 +150,25 @@ def _first_line(error: Exception) -> str:
 
 def _signs(path: Path, head: str) -> tuple[str, bool]:
     """The delimiter, and whether numbers have decimal commas."""
+    # A long line is one field where it is split by a sign that it does not have.
+    csv.field_size_limit(max(csv.field_size_limit(), len(head)))
     delimiter = _delimiter(head)
     lines = [line for line in csv.reader(io.StringIO(head), delimiter=delimiter) if line]
     names = lines[0] if lines else []
     # pandas would give the second of two columns another name. The last name of a long header may be cut.
-    _check_names(path, names if "\n" in head else names[:-1])
+    _check_names(path, [name for name in (names if "\n" in head else names[:-1]) if name])
     cells = [cell for line in lines[1:] for cell in line]
     # So may be the last cell. Only whole cells count: a text may hold numbers as well.
     whole = cells if head.endswith("\n") else cells[:-1]
-    return delimiter, delimiter != "," and any(map(DECIMAL_COMMA.fullmatch, whole or cells))
+    with_comma = [cell for cell in whole or cells if DECIMAL_COMMA.fullmatch(cell)]
+    if delimiter == "," or not with_comma:
+        return delimiter, False
+    if all(map(ONE_OF_BOTH.fullmatch, with_comma)):
+        raise UserError(
+            f"{path}: holds {with_comma[0].strip()!r}, whose comma may be a decimal sign or be between thousands: "
+            "use points as decimal signs, and nothing between thousands"
+        )
+    return delimiter, True
 
 
 def _without_points(path: Path, frame: Any, text: Collection[str]) -> Any:
@@ -174,36 +190,46 @@ def _without_points(path: Path, frame: Any, text: Collection[str]) -> Any:
 
 @contextmanager
 def _opened(path: Path) -> Iterator[Any]:
-    """The bytes of a file, decompressed where its suffix says that it is compressed, as pandas does."""
+    """The bytes of a file, decompressed where its suffix says that it is compressed, as pandas does.
+
+    Of a path that begins with a tilde, pandas and PyArrow read what is in the home folder.
+    """
     from pandas.io.common import get_handle
 
-    with get_handle(path, "rb", compression="infer", is_text=False) as opened:
+    with get_handle(path.absolute(), "rb", compression="infer", is_text=False) as opened:
         yield opened.handle
 
 
-def _check_content(path: Path, stream: Any) -> None:
-    """Refuse a small file whose content would fill the memory."""
+def _check_content(path: Path, piece: bytes, stream: Any, whole: bool) -> None:
+    """Refuse null characters, where pandas ends a cell, and a small file whose content would fill the memory."""
     from pandas.io.common import infer_compression
 
-    content = HEAD
-    while infer_compression(path, "infer") and (more := len(stream.read(2**20))):
-        content += more
-        if content > MOST_CONTENT:
+    limited = whole and infer_compression(path, "infer") is not None
+    content, lines = 0, 1
+    while piece:
+        if b"\0" in piece:
+            line = lines + piece[: piece.index(b"\0")].count(b"\n")
+            raise UserError(f"{path}: line {line} holds a null character, it must be UTF-8 text")
+        content += len(piece)
+        lines += piece.count(b"\n")
+        if limited and content > MOST_CONTENT:
             raise UserError(f"{path}: has more than {MOST_CONTENT} bytes of content, decompress it first")
+        piece = stream.read(2**20)
 
 
 def _head(path: Path, whole: bool) -> str:
     with _opened(path) as stream:
         start = stream.read(HEAD)
-        if whole:
-            _check_content(path, stream)
+        if b"\n" not in start:
+            start += stream.readline(LONGEST_LINE) + stream.readline(LONGEST_LINE)
+        _check_content(path, start, stream, whole)
     text: str = start.decode("utf-8-sig", errors="replace")
     return text.replace("\r\n", "\n").replace("\r", "\n")
 
 
 def _delimiter(head: str) -> str:
     """The sign that splits the first lines into the same number of fields, and into most of them."""
-    lines = [line for line in head.splitlines()[:50] if line.strip()]
+    lines = [line for line in head.split("\n")[:50] if line.strip()]
     if len(lines) > 1:
         lines = lines[:-1] if len(lines) > 2 else lines
     best, fields = ",", 1

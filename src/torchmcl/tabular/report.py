@@ -270,9 +270,11 @@ def _importance(model: Any, X: Any, seed: int) -> list[dict[str, Any]]:
     for name, places in list(zip(rows.columns, own.columns.places, strict=True))[: IMPORTANCE_COLUMNS * 4]:
         shuffled = inputs.clone()
         shuffled[:, places] = inputs[random.permutation(len(rows))][:, places]
-        moved = np.sqrt(np.mean(((own.mean(shuffled) - mean) / unit) ** 2))
-        spread = np.sqrt(np.mean(((own.std(shuffled) - std) / unit) ** 2))
-        found.append({"column": str(name), "mean": float(moved), "spread": float(spread)})
+        with np.errstate(over="ignore", invalid="ignore"):
+            moved = np.sqrt(np.mean(((own.mean(shuffled) - mean) / unit) ** 2))
+            spread = np.sqrt(np.mean(((own.std(shuffled) - std) / unit) ** 2))
+        if np.isfinite([moved, spread]).all():
+            found.append({"column": str(name), "mean": float(moved), "spread": float(spread)})
     return sorted(found, key=lambda each: -each["mean"])[:IMPORTANCE_COLUMNS]
 
 

@@ -79,12 +79,17 @@ def study(settings: Study, out: Path, place: Local | Ray) -> list[Path]:
     for method in settings.methods:
         peer_named(method)
     names = settings.sets or tuple(found)
+    counts = {name: min(settings.splits, _splits(root, name)) for name in names}
+    # What is broken in a split is found before hours of work on others.
+    for name, count in counts.items():
+        for split in range(1, count):
+            read_split(root, name, split)
     with RunFolder.open(out, {"data": str(resolved(root)), "seed": settings.seed}):
         jobs = [
             _job(root, out, name, split, method, settings.seed)
             for split in range(settings.splits)
             for name in names
-            if split < min(settings.splits, _splits(root, name))
+            if split < counts[name]
             for method in settings.methods
         ]
         execute(jobs, place)

@@ -157,18 +157,24 @@ class WarpedMixture(TransformedDistribution):
     @property
     def variance(self) -> Tensor:
         """By quadrature."""
-        return moments(self.hypotheses, self.units)[1]
+        _, variance, unit = moments(self.hypotheses, self.units)
+        return variance * unit.square()
 
 
-def moments(hypotheses: Hypotheses, units: Warped) -> tuple[Tensor, Tensor]:
-    """Mean and variance of the targets `(*batch, 1)`, by Gauss-Hermite quadrature over each hypothesis."""
+def moments(hypotheses: Hypotheses, units: Warped) -> tuple[Tensor, Tensor, Tensor]:
+    """Mean of the targets `(*batch, 1)`, variance in a unit, and the unit, by Gauss-Hermite quadrature.
+
+    The unit is a power of two, so that nothing is rounded, and squares of large targets are not infinite in it.
+    """
     assert hypotheses.widths is not None
     nodes, weights = (torch.from_numpy(each) for each in np.polynomial.hermite_e.hermegauss(NODES))
     places = hypotheses.points + hypotheses.widths[..., None] * nodes
     values = torch.from_numpy(units.invert(places.numpy()))
     mass = hypotheses.probs[..., None] * (weights / weights.sum())
     mean = (mass * values).sum((-2, -1), keepdim=True)
-    return mean[..., 0], (mass * (values - mean).square()).sum((-2, -1))[..., None]
+    away = values - mean
+    unit = torch.ldexp(torch.ones_like(mean), away.abs().amax((-2, -1), keepdim=True).frexp().exponent)
+    return mean[..., 0], (mass * (away / unit).square()).sum((-2, -1))[..., None], unit[..., 0]
 
 
 def _power(x: Tensor, power: float) -> Tensor:

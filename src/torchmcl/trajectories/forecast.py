@@ -210,7 +210,7 @@ def _chosen(tracks: Tracks, source: Source, frame: int | None, history: int) -> 
     if frame is not None and frame not in tracks.frames:
         first, last = tracks.instants[[0, -1]]
         raise UserError(f"{source.path}: has no frame {frame}; its frames are between {first} and {last}")
-    for now in reversed(tracks.instants.tolist()) if frame is None else [frame]:
+    for now in reversed(_presents(tracks, source.fps, history)) if frame is None else [frame]:
         instant = instant_at(tracks, now, source.fps)
         if instant is not None and _longest(instant) >= history:
             return instant
@@ -221,6 +221,17 @@ def _chosen(tracks: Tracks, source: Source, frame: int | None, history: int) -> 
         f"{source.path}: nobody at frame {frame} has {history} positions in successive steps of {STEP} s; the longest "
         f"history has {longest}"
     )
+
+
+def _presents(tracks: Tracks, fps: float | None, history: int) -> list[int]:
+    """The frames until which somebody walked without a gap for long enough; at others there is nothing to look for."""
+    stride = float(tracks.spacing) if fps is None else fps * STEP
+    farthest = max(tracks.spacing, stride) * (1 + 1e-5)
+    begins = np.append(True, (np.diff(tracks.agents) != 0) | (np.diff(tracks.frames) > farthest))
+    began = tracks.frames[np.maximum.accumulate(np.where(begins, np.arange(len(tracks)), 0))]
+    long = tracks.frames - began >= (history - 1) * stride * (1 - 1e-5)
+    frames: list[int] = np.unique(tracks.frames[long]).tolist()
+    return frames
 
 
 def _longest(instant: Instant) -> int:
@@ -244,7 +255,7 @@ def _answer_lines(made: Forecast) -> Iterator[str]:
 
 
 def _quoted(name: str) -> str:
-    return '"' + name.replace('"', '""') + '"' if set(name) & set(',"\n') else name
+    return '"' + name.replace('"', '""') + '"' if set(name) & set(',"\r\n') else name
 
 
 def _ndjson(made: Forecast) -> Iterator[str]:

@@ -46,7 +46,8 @@ def iter_rows(path: str | Path, columns: Mapping[str, str] | None = None) -> Ite
 
     The format is recognized by the first line: `{` begins TrajNet++ ndjson, of which the lines that hold a `track`
     without a `prediction_number` are used; words begin a header; numbers begin `frame id x y`. Columns are separated
-    by tabs, spaces, commas or semicolons; empty lines and lines that begin with `#` are skipped.
+    by tabs, spaces, commas or semicolons; empty lines and lines that begin with `#` are skipped. Numbers beyond those
+    four need a header, for nobody knows which of them the position is.
 
     Args:
         path: The file.
@@ -61,7 +62,7 @@ def iter_rows(path: str | Path, columns: Mapping[str, str] | None = None) -> Ite
     """
     path = Path(path)
     places: dict[str, int] | None = None
-    ndjson = False
+    names, ndjson = 0, False
     check_file(path)
     with path.open(encoding="utf-8-sig", errors="backslashreplace") as stream:
         for number, text in enumerate(stream, start=1):
@@ -71,35 +72,45 @@ def iter_rows(path: str | Path, columns: Mapping[str, str] | None = None) -> Ite
             where = f"{path}, line {number}"
             if places is None:
                 ndjson = text.startswith("{")
-                places, is_header = ({}, False) if ndjson else _places(_cells(text), columns, where)
-                if is_header:
+                places, names = ({}, 0) if ndjson else _places(_cells(text, where), columns, where)
+                if names:
                     continue
-            row = _json_row(text, number, where) if ndjson else _text_row(_cells(text), places, number, where)
+            if ndjson:
+                row = _json_row(text, number, where)
+            else:
+                row = _text_row(_cells(text, where), places, names, number, where)
             if row is not None:
                 yield row
 
 
-def _cells(text: str) -> list[str]:
+def _cells(text: str, where: str) -> list[str]:
     separator = next((mark for mark in (",", ";") if mark in text), None)
     if separator is not None and '"' in text:
-        return [cell.strip() for cell in next(csv.reader([text], delimiter=separator, skipinitialspace=True))]
+        try:
+            [cells] = csv.reader([text], delimiter=separator, skipinitialspace=True)
+        except csv.Error as error:
+            raise UserError(f"{where}: {error}") from None
+        return [cell.strip() for cell in cells]
     return [cell.strip().strip('"') for cell in text.split(separator)]
 
 
-def _places(cells: list[str], columns: Mapping[str, str] | None, where: str) -> tuple[dict[str, int], bool]:
-    """Where each column is, and whether the line is a header."""
+def _places(cells: list[str], columns: Mapping[str, str] | None, where: str) -> tuple[dict[str, int], int]:
+    """Where each column is, and how many names the line has; 0 if it is no header."""
     if columns is None and all(_is_number(cell) for cell in (cells[0], *cells[2:4])):
-        return {"frame": 0, "id": 1, "x": 2, "y": 3}, False
+        return {"frame": 0, "id": 1, "x": 2, "y": 3}, 0
     names = [cell.lower() for cell in cells]
     wanted = {key: (columns[key].lower(),) if columns and key in columns else COLUMNS[key] for key in COLUMNS}
     found = {key: next((names.index(n) for n in some if n in names), None) for key, some in wanted.items()}
+    twice = next((n for some in wanted.values() for n in some if names.count(n) > 1), None)
+    if twice is not None:
+        raise UserError(f"{where}: has two columns named {twice!r}")
     missing = [f"{key} ({' or '.join(wanted[key][:3])})" for key, place in found.items() if place is None]
     if missing:
         raise UserError(
             f"{where}: is neither 'frame id x y' in numbers nor a header with the columns frame, id, x and y; "
             f"missing: {', '.join(missing)}"
         )
-    return {key: place for key, place in found.items() if place is not None}, True
+    return {key: place for key, place in found.items() if place is not None}, len(names)
 
 
 def _number(cell: str) -> float:
@@ -117,12 +128,15 @@ def _is_number(cell: str) -> bool:
     return True
 
 
-def _text_row(cells: list[str], places: dict[str, int], number: int, where: str) -> Row:
+def _text_row(cells: list[str], places: dict[str, int], names: int, number: int, where: str) -> Row:
     if len(cells) <= max(places.values()):
         raise UserError(
             f"{where}: has {len(cells)} {'column' if len(cells) == 1 else 'columns'}, "
             f"at least {max(places.values()) + 1} are needed (frame, id, x, y)"
         )
+    if any(cells[names or len(places) :]):
+        known = f", the header has {names}" if names else " and no header: which are frame, id, x and y?"
+        raise UserError(f"{where}: has {len(cells)} columns{known}")
     frame, agent, x, y = (cells[places[key]] for key in ("frame", "id", "x", "y"))
     return _row(frame, agent, x, y, number, where)
 
@@ -193,7 +207,7 @@ def read_homography(path: str | Path) -> Float[np.ndarray, "3 3"]:
     for number, text in enumerate(lines, start=1):
         if not text.strip() or text.startswith("#"):
             continue
-        cells = _cells(text.strip())
+        cells = _cells(text.strip(), f"{path}, line {number}")
         if len(rows) == 3 or len(cells) != 3 or not all(map(_is_number, cells)):
             raise UserError(
                 f"{path}, line {number}: is {text.strip()[:40]!r}, "
