@@ -4,6 +4,8 @@ import asyncio
 import re
 import struct
 import time
+from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from fastapi.testclient import TestClient
@@ -141,6 +143,43 @@ def test_a_full_disk_is_told_in_a_sentence(tmp_path):
 
     with pytest.raises(UserError, match="could not keep the file"):
         asyncio.run(receive(parts(), tmp_path / "no such folder" / "upload", Limits()))
+
+
+EXAMPLE, RECORDING = "/api/example", "/api/recordings?name=a.wav"
+
+
+@pytest.mark.parametrize(
+    ("path", "name"),
+    [(EXAMPLE, "mkdir"), (EXAMPLE, "write_bytes"), (RECORDING, "mkdir"), (RECORDING, "open")],
+)
+def test_a_disk_that_fails_is_told_and_nothing_is_left(path, name, client, monkeypatch):
+    def fail(*arguments, **more):
+        raise OSError(28, "No space left on device")
+
+    before = set(client.app.state.analyses.known)
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, name, fail)
+        answer = client.post(path, content=b"RIFF")
+    assert answer.status_code in (400, 507)
+    assert "could not keep" in answer.json()["error"]
+    assert "No space left on device" in answer.json()["error"]
+    assert set(client.app.state.analyses.known) == before
+
+
+def test_analyses_go_on_after_one_that_could_not_start(client, monkeypatch):
+    analyses = client.app.state.analyses
+
+    def fail(*arguments, **more):
+        raise OSError(24, "Too many open files")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(analyses, "processes", SimpleNamespace(Pipe=fail))
+        for _ in range(analyses.limits.running + 1):
+            status = finished(client, client.post("/api/recordings?name=a.wav", content=b"RIFF"), 5)
+            assert status["state"] == "failed"
+            assert "could not start the analysis (Too many open files)" in status["message"]
+    status = finished(client, client.post("/api/recordings?name=a.wav", content=b"RIFF"))
+    assert "not a sound file" in status["message"]
 
 
 def test_no_path_leads_out_of_the_results(client, example):

@@ -147,7 +147,10 @@ class Analyses:
             if analysis.state != "waiting":
                 continue
             analysis.state = "running"
-            await asyncio.to_thread(self._process, analysis)
+            try:
+                await asyncio.to_thread(self._process, analysis)
+            except OSError as error:
+                _end(analysis, "failed", f"the server could not start the analysis ({error.strerror})")
 
     def _prepare(self) -> None:
         """Import what analyses need before the first one comes: it takes seconds."""
