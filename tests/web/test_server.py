@@ -12,6 +12,7 @@ from fastapi.testclient import TestClient
 
 from torchmcl.errors import UserError
 from torchmcl.web import tables
+from torchmcl.web.analyses import Analyses
 from torchmcl.web.guard import LOCAL_HOSTS
 from torchmcl.web.limits import Limits
 from torchmcl.web.server import create_app
@@ -180,6 +181,30 @@ def test_analyses_go_on_after_one_that_could_not_start(client, monkeypatch):
             assert "could not start the analysis (Too many open files)" in status["message"]
     status = finished(client, client.post("/api/recordings?name=a.wav", content=b"RIFF"))
     assert "not a sound file" in status["message"]
+
+
+def test_no_process_outlives_its_folder(tmp_path, monkeypatch):
+    ended = []
+
+    def process(self, analysis):
+        while not analysis.ended:
+            time.sleep(0.01)
+        time.sleep(0.2)
+        ended.append(analysis.folder.exists())
+
+    monkeypatch.setattr(Analyses, "_process", process)
+    monkeypatch.setattr(Analyses, "_prepare", lambda self: None)
+
+    async def use():
+        analyses = Analyses(tmp_path, Limits())
+        async with analyses.running():
+            for _ in range(3):
+                analyses.start(analyses.open("recordings", "a.wav", {}))
+            await asyncio.sleep(0.05)
+
+    asyncio.run(use())
+    assert ended == [True] * Limits().running
+    assert not list(tmp_path.iterdir())
 
 
 def test_no_path_leads_out_of_the_results(client, example):
