@@ -159,6 +159,26 @@ def test_a_failed_source_is_told_in_its_own_words(capfd):
     assert "--rate is 3 Hz" in capfd.readouterr().err
 
 
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["/nowhere/python"],
+        [sys.executable, "-c", "print('x' * 10**6)"],
+        [sys.executable, "-c", "import os; os.kill(os.getpid(), 9)"],
+    ],
+)
+def test_a_source_that_cannot_be_followed_has_ended(command):
+    async def listen():
+        live = Live(command, 1)
+        async with live.running():
+            for _ in range(500):
+                if live.state == "ended":
+                    return live.message
+                await asyncio.sleep(0.01)
+
+    assert asyncio.run(listen())
+
+
 def test_the_command_of_a_source_is_one_that_exists():
     from typer.main import get_command
 

@@ -229,6 +229,18 @@ def test_names_are_for_display_only():
     assert display_name("a\x00\x1b[31m.wav") == "a[31m.wav"
     assert display_name("/") == "upload"
     assert len(display_name("x" * 1000)) == 100
+    assert display_name("\N{GRINNING FACE}" * 1000 + ".wav").endswith("\N{GRINNING FACE}.wav")
+
+
+@pytest.mark.parametrize("stem", ["\N{GRINNING FACE}" * 200, "view"])
+def test_outputs_have_names_that_fit_and_differ_from_those_of_the_page(stem, client):
+    answer = client.post("/api/recordings", params={"name": f"{stem}.wav"}, content=sound(seconds=0.1))
+    status = finished(client, answer)
+    assert status["state"] == "done", status["message"]
+    [table] = [name for name in status["files"] if name.endswith("-counts.csv")]
+    found = client.get(f"/api/analyses/{status['id']}/files/{table.removesuffix('-counts.csv')}.json")
+    assert "sources" in found.json()
+    assert "tracks" in client.get(f"/api/analyses/{status['id']}/files/view.json").json()
 
 
 def test_an_analysis_that_nobody_asks_for_is_cancelled_and_removed(client):
