@@ -155,6 +155,11 @@ def test_broken_folders_are_named(tmp_path):
     load_whole.cache_clear()
     with pytest.raises(UserError, match=r"dog/a\.wav: has samples that are not finite numbers"):
         load(clip, RATE)
+    for loudness in (1e16, 1e200):
+        soundfile.write(broken, np.array([0.0, loudness] * 1000), RATE, "DOUBLE")
+        load_whole.cache_clear()
+        with pytest.raises(UserError, match=r"dog/a\.wav: has samples beyond 1e\+15"):
+            load(clip, RATE)
     for rate in (1, 2**31 - 1):
         soundfile.write(broken, np.ones(100), rate)
         with pytest.raises(UserError, match=r"dog/a\.wav: the sample rate is"):

@@ -87,6 +87,25 @@ def test_folders_are_summed_and_wrong_input_is_named(tmp_path):
         evaluate_doa(file(tmp_path / "x.csv", [("hello", 1)]), tmp_path / "t" / "a.csv")
 
 
+def test_what_would_not_fit_into_memory_is_refused(tmp_path, monkeypatch):
+    long = tmp_path / "long.csv"
+    long.write_text("sound_event_recording\n" + "a,0,86400,0,0,1\n" * 3)
+    with pytest.raises(UserError, match=r"long.csv: has more than 1,000,000 directions"):
+        evaluate_doa(long, long)
+    crowd = file(tmp_path / "crowd.csv", [(1, 0, track, 0, 0) for track in range(101)])
+    with pytest.raises(UserError, match=r"crowd.csv: frame 1 has more than 100 directions"):
+        evaluate_doa(crowd, crowd)
+    monkeypatch.setattr("torchmcl.audio.doa.LARGEST", 10)
+    with pytest.raises(UserError, match=r"crowd.csv: has .* bytes, at most 10 are read"):
+        evaluate_doa(crowd, crowd)
+
+
+def test_columns_in_another_order_are_refused(tmp_path):
+    swapped = file(tmp_path / "x.csv", [(0, 0, 0, 10, 120)])
+    with pytest.raises(UserError, match="line 1 is not of a DCASE file"):
+        evaluate_doa(swapped, swapped)
+
+
 TIMES = [("0", "1e12"), ("0", "-inf"), ("0", "nan"), ("-1.7e308", "1"), ("1.7e308", "1")]
 
 

@@ -16,6 +16,8 @@ from torchmcl.audio.localizer import Listening, Localizer
 from torchmcl.audio.tracks import Tracker
 from torchmcl.errors import UserError
 
+RATE = 16000
+
 
 @pytest.fixture(scope="module")
 def localizer() -> Localizer:
@@ -72,8 +74,34 @@ def test_raw_samples_are_read_as_they_come_and_checked():
     samples = np.arange(40, dtype="<f4").reshape(10, 4)
     [piece] = read_raw(io.BytesIO(samples.tobytes()))
     np.testing.assert_array_equal(piece, samples.T)
-    with pytest.raises(UserError, match="no number"):
-        list(read_raw(io.BytesIO(np.full(8, np.nan, "<f4").tobytes())))
+    for value in (np.nan, np.inf, -3e38):
+        with pytest.raises(UserError, match="no number or beyond"):
+            list(read_raw(io.BytesIO(np.full(8, value, "<f4").tobytes())))
+
+
+@pytest.mark.parametrize(
+    ("piece", "changes", "message"),
+    [
+        (np.zeros((3, 9)), {}, r"sound has shape \(3, 9\), must be \(4, samples\)"),
+        (np.full((4, 9), np.nan), {}, "sound has values that are not finite"),
+        (np.full((4, 9), 3e38), {}, "sound has values beyond"),
+        (np.zeros((4, 9), np.int32), {}, "sound is int32, must be floating-point or int16"),
+        (np.zeros((4, 9)), {"sample_rate": 0}, "sample_rate is 0 Hz"),
+    ],
+)
+def test_wrong_live_sound_is_named(piece, changes, message, localizer):
+    with pytest.raises((TypeError, ValueError), match=message):
+        list(localize_live(localizer, [piece], **{"sample_rate": RATE, **changes}))
+
+
+def test_pieces_of_16_bits_are_those_of_their_floats(localizer):
+    sound = scene(RATE, 1.0)
+    whole = (sound * 32768).astype(np.int16)
+    one, other = (
+        np.stack([frame.counts for frame in localize_live(localizer, [np.zeros((4, 0)), piece], RATE)])
+        for piece in (whole, whole / np.float32(32768))
+    )
+    np.testing.assert_array_equal(one, other)
 
 
 def test_the_command_prints_a_line_for_each_frame():

@@ -40,6 +40,7 @@ def degrees_apart(directions: np.ndarray, truth: np.ndarray) -> np.ndarray:
         ("recordings", 1, "recordings is 1, it must be between 2 and 100000"),
         ("duration", 0.5, "duration is 0.5, it must be between 1 and 3600"),
         ("duration", float("nan"), "duration is nan, it must be between 1 and 3600"),
+        ("duration", 3600.0, "duration x sample_rate is .* samples, it must be at most 33,554,432"),
         ("sample_rate", 100, "sample_rate is 100, it must be between 8000 and 192000"),
         ("snr", -1.0, "snr is -1, it must be between 0 and 100"),
         ("grid", -10.0, "grid is -10, it must be between 0.1 and 90"),

@@ -11,6 +11,8 @@ from hypothesis import strategies as st
 
 from torchmcl.audio.datasets import BrokenFile, open_sound
 from torchmcl.audio.datasets.sound import cache_folder, read_header
+from torchmcl.audio.localizer import detect_convention
+from torchmcl.audio.streaming import read_file
 from torchmcl.errors import UserError
 
 
@@ -104,3 +106,12 @@ def test_a_damaged_header_is_a_broken_file_or_none_at_all(changes, length):
         path.write_bytes(content[:length])
         with suppress(BrokenFile):
             assert open_sound(path, folder).size > 0
+
+
+@pytest.mark.parametrize("name", ["-", "sound.raw", "sound.RAW"])
+@pytest.mark.parametrize("read", [read_header, read_file, detect_convention])
+def test_names_with_a_meaning_of_their_own_are_refused(read, name, tmp_path, write_sound, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    write_sound(tmp_path / "a.wav", seconds=0.1).rename(tmp_path / name)
+    with pytest.raises(UserError, match=f"{name}: .* rename it"):
+        read(Path(name))

@@ -5,6 +5,7 @@ import math
 import os
 import time
 from dataclasses import asdict
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -27,6 +28,7 @@ from torchmcl.audio.responses import SimulatedRooms, read_folder, read_responses
 from torchmcl.audio.reverberation import OpenAir, random_room
 from torchmcl.audio.training import LocalizerTraining, train_localizer, train_with_bars
 from torchmcl.audio.voices import make_voices
+from torchmcl.cli.audio import train_localizer as train_localizer_command
 from torchmcl.errors import UserError
 
 RATE = 16000
@@ -227,7 +229,7 @@ def test_wrong_responses_are_named(tmp_path):
         read_responses([tmp_path / "nowhere"])
     folder = measured_folder(tmp_path / "room", [(0, 0)])
     (folder / "directions.csv").write_text("file,azimuth,elevation\n0.wav,left,0\n")
-    with pytest.raises(UserError, match=r"directions.csv: line 2 must have a file and numbers"):
+    with pytest.raises(UserError, match=r"directions.csv: line 2 must have a file in this folder"):
         read_responses([folder])
     (folder / "directions.csv").write_text("file,azimuth,elevation,distance\n0.wav,1,0,1e300\n")
     with pytest.raises(UserError, match=r"has a source at the place of the listener or without a position"):
@@ -248,6 +250,12 @@ def test_wrong_responses_are_named(tmp_path):
     (folder / "directions.csv").write_text("file,azimuth,elevation\n\0,1,0\n")
     with pytest.raises(UserError, match="is no name of a file"):
         read_responses([folder])
+    for row in ("0.wav,1,91", "0.wav,1,0,-2", "../0.wav,1,0", f"{tmp_path}/0.wav,1,0"):
+        (folder / "directions.csv").write_text(f"file,azimuth,elevation,distance\n{row}\n")
+        with pytest.raises(UserError, match=r"directions.csv: line 2 must have a file"):
+            read_responses([folder])
+    with pytest.raises(UserError, match=r"directions.csv: the name of a SOFA file must end in .sofa"):
+        read_responses([folder / "directions.csv"])
     (tmp_path / "bad.sofa").write_text("no")
     with pytest.raises(UserError, match=r"bad.sofa: cannot be read as a SOFA file"):
         read_responses([tmp_path / "bad.sofa"])
@@ -260,6 +268,20 @@ def test_a_response_with_a_channel_out_of_proportion_is_refused(tmp_path):
         UserError, match=r"room\.sofa: has an impulse response with a channel out of all proportion"
     ):
         read_sofa(sofa_file(tmp_path / "room.sofa", Data_IR=impulses))
+
+
+def test_responses_that_unpack_to_more_than_memory_holds_are_refused(tmp_path, monkeypatch):
+    netCDF4 = pytest.importorskip("netCDF4")
+    path = sofa_file(tmp_path / "room.sofa")
+    with netCDF4.Dataset(path, "a") as file:
+        file.createDimension("huge", 2**40)
+        file.createVariable("Data.Extra", "f8", ("huge",), chunksizes=(2**16,), zlib=True)
+    with pytest.raises(UserError, match=r"room\.sofa: announces .* numbers, at most .* are read"):
+        read_sofa(path)
+    folder = measured_folder(tmp_path / "room", [(0, 0), (90, 0)])
+    monkeypatch.setattr("torchmcl.audio.responses.MOST", 2 * 4 * 400 - 1)
+    with pytest.raises(UserError, match=r"room: has more than 3,199 samples"):
+        read_folder(folder)
 
 
 @pytest.mark.parametrize("rate", [1.0, 1e12, math.inf, math.nan, -48000.0])
@@ -290,11 +312,53 @@ def test_measures_of_another_program_are_refused(text, tmp_path):
 
 @pytest.mark.parametrize(
     ("name", "value"),
-    [("voices", 0), ("steps", 10**9), ("learning_rate", math.nan), ("seed", -1), ("seed", 2**70)],
+    [
+        ("voices", 0),
+        ("steps", 10**9),
+        ("hypotheses", 10**6),
+        ("learning_rate", math.nan),
+        ("seed", -1),
+        ("seed", 2**70),
+    ],
 )
 def test_wrong_settings_are_named(name, value):
     with pytest.raises(UserError, match=f"{name} is .*, must be"):
         LocalizerTraining(**{name: value})
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"response_format": "stereo"}, "convention is 'stereo', it must be"),
+        ({"start": "nowhere"}, "nowhere: no trained model"),
+        ({"sounds": "nowhere"}, "nowhere: there is no such folder of sounds"),
+        ({"responses": ("nowhere",)}, "nowhere: no such file or folder of impulse responses"),
+        ({"responses": ("high",)}, "places for 3 sources"),
+        ({"responses": ("one",)}, "places for 3 sources"),
+        ({"sounds": "sounds", "held_out": ("short",)}, "no sound of at least 0.8 s"),
+        ({"sounds": "sounds", "held_out": ("silent",)}, "no sound of at least 0.8 s"),
+    ],
+)
+def test_what_a_training_lacks_is_found_before_it_begins(changes, message, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("torchmcl.audio.voices.TRIES", 50)
+    monkeypatch.setattr("torchmcl.audio.room_scenes.TRIES", 50)
+    measured_folder(tmp_path / "one", [(0, 0)])
+    measured_folder(tmp_path / "high", [(azimuth, 70) for azimuth in range(-180, 180, 60)])
+    noise = np.random.default_rng(0).standard_normal((1000, 1)) / 9
+    for name, sound in (("short", noise), ("silent", np.zeros((1000, 1)))):
+        (tmp_path / "sounds" / name).mkdir(parents=True)
+        for number in range(4):
+            soundfile.write(tmp_path / "sounds" / name / f"{number}.wav", sound, RATE)
+    with pytest.raises(UserError, match=message):
+        train_localizer(LocalizerTraining(voices=1, steps=1, scenes=1, **changes), tmp_path / "run")
+    assert not list((tmp_path / "run").glob("*"))
+
+
+def test_measures_are_printed_line_by_line(monkeypatch, capsys):
+    monkeypatch.setattr("torchmcl.audio.training.train_with_bars", lambda *_: "| a |\n|---|\n| 1 |")
+    train_localizer_command(Path("nowhere"))
+    assert capsys.readouterr().out.splitlines() == ["| a |", "|---|", "| 1 |"]
 
 
 @pytest.mark.parametrize("name", ["sound.npy", "voices.json"])

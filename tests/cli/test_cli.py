@@ -1,9 +1,12 @@
 """The command line: help for everybody, and one sentence for each mistake."""
 
 import io
+import os
 import re
+import signal
 import subprocess
 import sys
+import time
 import tomllib
 import warnings
 from pathlib import Path
@@ -140,6 +143,24 @@ def test_the_machine_is_no_traceback_either(error, monkeypatch, capsys):
         "interrupted" in (said := capsys.readouterr().err)
         or said == "torchmcl: runs/x: No space left on device\n"
     )
+
+
+def test_an_interruption_of_the_end_itself_is_no_traceback(monkeypatch):
+    def fail(*args, **kwargs):
+        raise KeyboardInterrupt
+
+    ends = []
+    monkeypatch.setattr(cli, "app", fail)
+    monkeypatch.setattr("atexit.register", lambda *end: ends.append(end))
+    assert run(monkeypatch) == 130
+    before = signal.getsignal(signal.SIGINT)
+    try:
+        for function, *arguments in ends:
+            function(*arguments)
+        os.kill(os.getpid(), signal.SIGINT)
+        time.sleep(0.01)
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def test_a_closed_output_is_one_sentence(monkeypatch, capsys):

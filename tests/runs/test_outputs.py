@@ -78,3 +78,9 @@ def test_names_are_claimed_before_the_work_or_not_at_all(tmp_path):
                     claim_outputs(folder, [name], **more)
                 assert not (folder / LIST).exists()
     assert (tmp_path / "in.csv").read_text() == "mine"
+
+
+def test_the_list_is_no_output(tmp_path):
+    with pytest.raises(UserError, match="is where this program keeps the names of its files"):
+        claim_outputs(tmp_path, ["a.csv", LIST], overwrite=True)
+    assert not (tmp_path / LIST).exists()

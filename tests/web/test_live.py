@@ -159,6 +159,26 @@ def test_a_failed_source_is_told_in_its_own_words(capfd):
     assert "--rate is 3 Hz" in capfd.readouterr().err
 
 
+KILLED, LONG = "import os; os.kill(os.getpid(), 9)", "print('x' * 10**6)"
+
+
+@pytest.mark.parametrize(
+    "command", [["/nowhere/python"], [sys.executable, "-c", LONG], [sys.executable, "-c", KILLED]]
+)
+def test_a_source_that_cannot_be_followed_has_ended(command):
+    async def listen():
+        live = Live(command, 1)
+        async with live.running():
+            end = time.monotonic() + 10
+            while live.state != "ended" and time.monotonic() < end:
+                await asyncio.sleep(0.01)
+        return live.state, live.message
+
+    state, message = asyncio.run(listen())
+    assert state == "ended"
+    assert message
+
+
 def test_the_command_of_a_source_is_one_that_exists():
     from typer.main import get_command
 

@@ -4,12 +4,15 @@ import asyncio
 import re
 import struct
 import time
+from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from fastapi.testclient import TestClient
 
 from torchmcl.errors import UserError
 from torchmcl.web import tables
+from torchmcl.web.analyses import Analyses
 from torchmcl.web.guard import LOCAL_HOSTS
 from torchmcl.web.limits import Limits
 from torchmcl.web.server import create_app
@@ -143,6 +146,67 @@ def test_a_full_disk_is_told_in_a_sentence(tmp_path):
         asyncio.run(receive(parts(), tmp_path / "no such folder" / "upload", Limits()))
 
 
+EXAMPLE, RECORDING = "/api/example", "/api/recordings?name=a.wav"
+
+
+@pytest.mark.parametrize(
+    ("path", "name"),
+    [(EXAMPLE, "mkdir"), (EXAMPLE, "write_bytes"), (RECORDING, "mkdir"), (RECORDING, "open")],
+)
+def test_a_disk_that_fails_is_told_and_nothing_is_left(path, name, client, monkeypatch):
+    def fail(*arguments, **more):
+        raise OSError(28, "No space left on device")
+
+    before = set(client.app.state.analyses.known)
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, name, fail)
+        answer = client.post(path, content=b"RIFF")
+    assert answer.status_code in (400, 507)
+    assert "could not keep" in answer.json()["error"]
+    assert "No space left on device" in answer.json()["error"]
+    assert set(client.app.state.analyses.known) == before
+
+
+def test_analyses_go_on_after_one_that_could_not_start(client, monkeypatch):
+    analyses = client.app.state.analyses
+
+    def fail(*arguments, **more):
+        raise OSError(24, "Too many open files")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(analyses, "processes", SimpleNamespace(Pipe=fail))
+        for _ in range(analyses.limits.running + 1):
+            status = finished(client, client.post("/api/recordings?name=a.wav", content=b"RIFF"), 5)
+            assert status["state"] == "failed"
+            assert "could not start the analysis (Too many open files)" in status["message"]
+    status = finished(client, client.post("/api/recordings?name=a.wav", content=b"RIFF"))
+    assert "not a sound file" in status["message"]
+
+
+def test_no_process_outlives_its_folder(tmp_path, monkeypatch):
+    ended = []
+
+    def process(self, analysis):
+        while not analysis.ended:
+            time.sleep(0.01)
+        time.sleep(0.2)
+        ended.append(analysis.folder.exists())
+
+    monkeypatch.setattr(Analyses, "_process", process)
+    monkeypatch.setattr(Analyses, "_prepare", lambda self: None)
+
+    async def use():
+        analyses = Analyses(tmp_path, Limits())
+        async with analyses.running():
+            for _ in range(3):
+                analyses.start(analyses.open("recordings", "a.wav", {}))
+            await asyncio.sleep(0.05)
+
+    asyncio.run(use())
+    assert ended == [True] * Limits().running
+    assert not list(tmp_path.iterdir())
+
+
 def test_no_path_leads_out_of_the_results(client, example):
     for name in (
         "../source/upload",
@@ -165,6 +229,18 @@ def test_names_are_for_display_only():
     assert display_name("a\x00\x1b[31m.wav") == "a[31m.wav"
     assert display_name("/") == "upload"
     assert len(display_name("x" * 1000)) == 100
+    assert display_name("\N{GRINNING FACE}" * 1000 + ".wav").endswith("\N{GRINNING FACE}.wav")
+
+
+@pytest.mark.parametrize("stem", ["\N{GRINNING FACE}" * 200, "view"])
+def test_outputs_have_names_that_fit_and_differ_from_those_of_the_page(stem, client):
+    answer = client.post("/api/recordings", params={"name": f"{stem}.wav"}, content=sound(seconds=0.1))
+    status = finished(client, answer)
+    assert status["state"] == "done", status["message"]
+    [table] = [name for name in status["files"] if name.endswith("-counts.csv")]
+    found = client.get(f"/api/analyses/{status['id']}/files/{table.removesuffix('-counts.csv')}.json")
+    assert "sources" in found.json()
+    assert "tracks" in client.get(f"/api/analyses/{status['id']}/files/view.json").json()
 
 
 def test_an_analysis_that_nobody_asks_for_is_cancelled_and_removed(client):

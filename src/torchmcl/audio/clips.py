@@ -10,7 +10,7 @@ import soundfile
 from jaxtyping import Bool, Float, Float32
 from scipy.signal import resample_poly
 
-from torchmcl.audio.streaming import check_rate, rate_ratio
+from torchmcl.audio.streaming import LOUDEST, check_rate, rate_ratio
 from torchmcl.audio.synthesis import SOUNDS, synthesize
 from torchmcl.errors import UserError
 from torchmcl.runs.files import check_file
@@ -256,6 +256,8 @@ def _read(path: Path, sample_rate: int) -> Signal:
         raise _broken(path, error) from None
     if not np.isfinite(signal).all():
         raise UserError(f"{path}: has samples that are not finite numbers")
+    if np.abs(signal).max(initial=0.0) > LOUDEST:
+        raise UserError(f"{path}: has samples beyond {LOUDEST:g}, full scale is 1")
     return resample_poly(signal, *rate_ratio(rate, sample_rate))
 
 

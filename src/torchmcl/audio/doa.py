@@ -28,6 +28,9 @@ SEGMENT = 10
 LAST = 864_000
 """The highest frame: the end of a day."""
 
+LARGEST, MOST, CROWD = 64 * 2**20, 1_000_000, 100
+"""Bytes of a file, directions in it, and directions of a class in a frame, all at most."""
+
 WITHIN = 20.0
 
 Directions = Mapping[tuple[int, int], np.ndarray]
@@ -109,7 +112,7 @@ def read_dcase(path: str | Path, *, classes: bool = True) -> Directions:
         classes: Whether the classes count; otherwise all are 0.
     """
     path = Path(path)
-    check_file(path)
+    check_file(path, LARGEST)
     try:
         with path.open(newline="", encoding="utf-8") as stream:
             rows = [row for row in csv.reader(stream) if row]
@@ -118,15 +121,24 @@ def read_dcase(path: str | Path, *, classes: bool = True) -> Directions:
             f"{path}: cannot be read ({getattr(error, 'strerror', None) or 'not text'})"
         ) from None
     found: dict[tuple[int, int], list[np.ndarray]] = defaultdict(list)
+    total = 0
     described = bool(rows) and rows[0][0] == "sound_event_recording"
     for number, row in enumerate(rows[1:] if described else rows, 2 if described else 1):
         try:
             frames, label, azimuth, elevation = _described(row) if described else _row(row)
+            if abs(elevation) > 90:
+                raise ValueError
         except (ValueError, IndexError):
             raise UserError(f"{path}: line {number} is not of a DCASE file: {','.join(row)[:60]}") from None
+        total += len(frames)
+        if total > MOST:
+            raise UserError(f"{path}: has more than {MOST:,} directions")
         ray = unit_vectors(np.radians([azimuth, elevation]))
         for frame in frames:
-            found[frame, label if classes else 0].append(ray)
+            rays = found[frame, label if classes else 0]
+            rays.append(ray)
+            if len(rays) > CROWD:
+                raise UserError(f"{path}: frame {frame} has more than {CROWD} directions")
     return {key: np.array(rays) for key, rays in found.items()}
 
 

@@ -14,12 +14,12 @@ from jaxtyping import Float
 from scipy.signal import resample_poly
 
 from torchmcl.audio.foa import Convention, convention_named, convert
-from torchmcl.audio.localizer import STEP, WINDOW, Listening, Localizer
+from torchmcl.audio.localizer import STEP, WINDOW, Listening, Localizer, checked_sound, whole_rate
 from torchmcl.audio.predictions import OUTPUT, Frames, Source, causal_output
-from torchmcl.audio.streaming import TAPS, Sound, check_rate, rate_ratio, windows
+from torchmcl.audio.streaming import LOUDEST, TAPS, Sound, check_rate, rate_ratio, read_array, windows
 from torchmcl.audio.targets import HOP
 from torchmcl.audio.tracks import OPERATING_POINTS, Prefer, Tracker
-from torchmcl.errors import UserError
+from torchmcl.errors import UserError, check_choice
 
 __all__ = ["DELAY", "LiveFrame", "localize_live", "print_live", "read_device", "read_raw"]
 
@@ -82,7 +82,7 @@ def localize_live(
 
     Args:
         localizer: A trained localizer.
-        pieces: Successive pieces `(4, samples)` of any length.
+        pieces: Successive pieces `(4, samples)` of any length, floating-point or 16-bit.
         sample_rate: Of the pieces, in hertz.
         convention: Of their channels.
         prefer: `"recall"` or `"precision"`.
@@ -90,10 +90,12 @@ def localize_live(
     Yields:
         Output frames of 100 ms.
     """
+    check_choice("prefer", prefer, OPERATING_POINTS)
+    known, rate = convention_named(convention), whole_rate(sample_rate)
     hop = round(HOP * localizer.sample_rate)
     sound = (
-        convert(piece, convention, "acn-n3d")
-        for piece in _resampled(pieces, sample_rate, localizer.sample_rate)
+        convert(piece, known, "acn-n3d")
+        for piece in _resampled(_checked(pieces), rate, localizer.sample_rate)
     )
     tracker = Tracker(OPERATING_POINTS[prefer], remember=False)
     rest: list[Frames] = []
@@ -126,9 +128,10 @@ def read_raw(stream: RawStream, block: int = 4096) -> Iterator[Sound]:
         rest = data[whole:]
         if whole:
             piece = np.frombuffer(data[:whole], "<f4").reshape(-1, 4).T
-            if not np.isfinite(piece).all():
+            if not (np.abs(piece) <= LOUDEST).all():
                 raise UserError(
-                    "the sound has a sample that is no number: 32-bit floats of four channels are expected"
+                    f"the sound has a sample that is no number or beyond {LOUDEST:g}: "
+                    "32-bit floats of four channels are expected"
                 )
             yield piece
 
@@ -185,6 +188,13 @@ def print_live(
         pieces = read_device(str(device), sample_rate) if stream is None else read_raw(stream)
         for frame in localize_live(localizer, pieces, sample_rate, convention=used, prefer=listening.prefer):
             print(frame.to_json(), flush=True)
+
+
+def _checked(pieces: Iterable[np.ndarray]) -> Iterator[Sound]:
+    for piece in pieces:
+        if np.size(piece):
+            sound = checked_sound(piece)
+            yield read_array(sound)(0, sound.shape[1])
 
 
 def _resampled(pieces: Iterable[np.ndarray], source: int, target: int) -> Iterator[Sound]:

@@ -51,9 +51,11 @@ __all__ = [
     "DEFAULT",
     "Listening",
     "Localizer",
+    "checked_sound",
     "detect_convention",
     "listening_named",
     "localize",
+    "whole_rate",
 ]
 
 BUNDLED_MODEL = Path(torchmcl.__file__).parent / "models" / "directions"
@@ -223,8 +225,8 @@ class Localizer(Shared):
             to directions `(frames, K, 2)` as (azimuth, elevation) in radians, scores `(frames, K)` and the start
             times `(frames,)` of the hypotheses.
         """
-        samples = _checked(sound)
-        sample_rate = _whole_rate(sample_rate)
+        samples = checked_sound(sound)
+        sample_rate = whole_rate(sample_rate)
         if not isinstance(listening, Listening):
             raise TypeError(f"listening must be a Listening, got {type(listening).__name__}")
         read, total = read_array(samples), samples.shape[1]
@@ -252,7 +254,7 @@ class Localizer(Shared):
         """
         read, total, rate = read_file(path)
         check_rate(rate, f"{path}: the sample rate")
-        for block in self._blocks(read, total, rate, convention, listening):
+        for block in self._blocks(read, total, rate, convention_named(convention), listening):
             yield block
             progress(min((block.times[-1] + HOP) / (total / rate), 1.0))
 
@@ -492,7 +494,12 @@ def _output_names(recordings: Sequence[Path]) -> list[str]:
     return list(owners)
 
 
-def _whole_rate(rate: int | float) -> int:
+def whole_rate(rate: int | float) -> int:
+    """The argument `sample_rate`, checked.
+
+    Args:
+        rate: Hertz.
+    """
     check_number("sample_rate", rate)
     check_rate(rate, "sample_rate")
     if rate != int(rate):
@@ -506,7 +513,12 @@ def _array(sound: Tensor) -> np.ndarray:
     return (sound.float() if sound.dtype == torch.bfloat16 else sound).detach().cpu().numpy()
 
 
-def _checked(sound: np.ndarray | Tensor) -> np.ndarray:
+def checked_sound(sound: np.ndarray | Tensor) -> np.ndarray:
+    """The argument `sound`, checked: its first four channels.
+
+    Args:
+        sound: `(4, samples)`, floating-point or 16-bit, or more channels in ACN order.
+    """
     samples = _array(sound) if isinstance(sound, Tensor) else sound
     if not isinstance(samples, np.ndarray):
         raise TypeError(f"sound is {type(sound).__name__}, must be an array or a tensor")

@@ -32,6 +32,8 @@ HIGHEST = math.radians(70)
 TABLE = "directions.csv"
 LARGEST, LONGEST = 2**30, 60.0
 """Bytes of a file of responses, and seconds of a response."""
+MOST = LARGEST // 8
+"""Numbers of one room, however well its files are compressed."""
 LOUDEST = 100
 """Of any channel, in units of the first; that of a plane wave is at most the square root of 3."""
 AUDIBLE = 10 ** (-20 / 20)
@@ -169,11 +171,18 @@ def read_sofa(path: str | Path, convention: Convention = "acn-sn3d") -> Measured
     """
     try:
         import sofar
+        from netCDF4 import Dataset
     except ModuleNotFoundError:
         raise UserError(f"{path}: reading SOFA files needs sofar (pip install sofar)") from None
     path = Path(path)
     check_file(path, LARGEST)
+    if path.suffix != ".sofa":  # sofar would read the file that has this ending
+        raise UserError(f"{path}: the name of a SOFA file must end in .sofa")
     try:
+        with Dataset(path) as file:
+            announced = sum(math.prod(each.shape) for each in file.variables.values())
+        if announced > MOST:
+            raise UserError(f"{path}: announces {announced:,} numbers, at most {MOST:,} are read")
         sofa = sofar.read_sofa(str(path), verify=False, verbose=False)
         responses = np.asarray(sofa.Data_IR, dtype=float)
         rate = float(np.asarray(sofa.Data_SamplingRate, dtype=float).reshape(-1)[0])
@@ -211,18 +220,30 @@ def read_folder(folder: str | Path, convention: Convention = "acn-sn3d") -> Meas
     responses: list[np.ndarray] = []
     vectors: list[list[float]] = []
     rates: set[int] = set()
+    total = 0
     for number, row in enumerate(_rows(table), 2):
         try:
             azimuth, elevation = (math.radians(float(row[name])) for name in ("azimuth", "elevation"))
             distance = float(row.get("distance") or 1.0)
             path = folder / row["file"]
+            if (
+                abs(elevation) > math.pi / 2
+                or distance < 0
+                or ".." in path.parts
+                or folder not in path.parents
+            ):
+                raise ValueError
             flat = math.cos(elevation)
             ray = [flat * math.cos(azimuth), flat * math.sin(azimuth), math.sin(elevation)]
         except (KeyError, TypeError, ValueError):
             raise UserError(
-                f"{table}: line {number} must have a file and numbers azimuth, elevation"
+                f"{table}: line {number} must have a file in this folder, a number azimuth, an elevation of -90 to 90 "
+                "and no negative distance"
             ) from None
         sound, rate = _read(path)
+        total += sound.size
+        if total > MOST:
+            raise UserError(f"{folder}: has more than {MOST:,} samples")
         responses.append(sound)
         rates.add(rate)
         vectors.append([distance * value for value in ray])

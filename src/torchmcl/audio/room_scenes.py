@@ -11,13 +11,17 @@ from scipy.signal import oaconvolve
 from torchmcl.audio.clips import Clip
 from torchmcl.audio.foa import unit_vectors
 from torchmcl.audio.responses import Place, Rooms, SimulatedRooms, Space
-from torchmcl.audio.voices import FRAMES_PER_SECOND, draw_clip, dry_sound
+from torchmcl.audio.voices import FRAMES_PER_SECOND, draw_sound
+from torchmcl.errors import UserError
 
 __all__ = ["RoomScene", "SceneLaw", "room_scene", "room_scenes"]
 
 
 ROOMS = SimulatedRooms(rt60=(0.4, 1.5), distances=(0.5, 2.5), open_air=0.0)
 """Where the scenes are: rooms with clear to strong reverberation."""
+
+TRIES, RESTART = 3000, 300
+"""Places that are drawn at most for a scene, and after how many of them it begins again."""
 
 
 @dataclass(frozen=True)
@@ -94,7 +98,7 @@ def room_scene(clips: Sequence[Clip], count: int, law: SceneLaw, rng: np.random.
     space = law.rooms.draw(rng)
     places = _places(space, count, law, rng)
     for source, place in enumerate(places):
-        signal, sounding = _lasting(clips, law, rng)
+        signal, sounding = draw_sound(clips, rate, rng, law.shortest)
         first = int(rng.integers(10, max(11, min(100, frames - len(sounding)))))
         wet = oaconvolve(signal[None], place.response, axes=-1)[:, : (frames - first) * hop]
         sound[:, first * hop : first * hop + wet.shape[1]] += wet
@@ -112,7 +116,11 @@ def room_scene(clips: Sequence[Clip], count: int, law: SceneLaw, rng: np.random.
 
 def _places(space: Space, count: int, law: SceneLaw, rng: np.random.Generator) -> list[Place]:
     places: list[Place] = []
-    while len(places) < count:
+    for number in range(TRIES):
+        if len(places) == count:
+            return places
+        if number % RESTART == 0:  # nothing may fit beside the first places
+            places = []
         place = space.place(law.sample_rate, rng)
         others = unit_vectors(np.array([other.direction for other in places]).reshape(-1, 2))
         nearest = (others @ unit_vectors(place.direction)).max(initial=-1.0)
@@ -120,11 +128,7 @@ def _places(space: Space, count: int, law: SceneLaw, rng: np.random.Generator) -
             math.radians(law.apart)
         ):
             places.append(place)
-    return places
-
-
-def _lasting(clips: Sequence[Clip], law: SceneLaw, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
-    while True:
-        dry = dry_sound(draw_clip(clips, rng), law.sample_rate, rng)
-        if dry is not None and len(dry[1]) >= law.shortest * FRAMES_PER_SECOND:
-            return dry
+    raise UserError(
+        f"a room has no places for {count} sources, {law.apart:g} degrees from each other and at most "
+        f"{law.highest:g} degrees above or below the horizon"
+    )

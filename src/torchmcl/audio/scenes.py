@@ -27,6 +27,8 @@ SHORTEST_PAUSE = 0.05
 SHORTEST = 0.1
 APART = np.radians(10.0)
 PEAK = 0.9
+MOST = 2**25
+"""Samples of each channel of a recording, which is made as a whole and takes about 35 times as many bytes."""
 
 
 @dataclass(frozen=True)
@@ -66,6 +68,11 @@ class SceneSettings:
         _between("recordings", self.recordings, 2, 100_000)
         _between("duration", self.duration, 1.0, 3600.0)
         _between("sample_rate", self.sample_rate, 8000, 192_000)
+        if self.samples > MOST:
+            raise UserError(
+                f"duration x sample_rate is {self.samples:,} samples, it must be at most {MOST:,} "
+                "to fit into memory"
+            )
         _between("snr", self.snr, 0.0, 100.0)
         if self.grid != 0:
             _between("grid", self.grid, 0.1, 90.0)
@@ -259,7 +266,10 @@ def render(scene: Scene, settings: SceneSettings, rng: np.random.Generator) -> I
     power = np.square(field[0, active], dtype=np.float64).mean()
     noise = rng.standard_normal(field.shape, dtype=np.float32)
     noise *= np.float32(np.sqrt(power) * 10 ** (-settings.snr / 20))
-    audio = convert(np.add(field, noise, out=noise), "acn-n3d", convention_named(settings.convention))
+    field += noise
+    del noise  # a long recording is large
+    audio = convert(field, "acn-n3d", convention_named(settings.convention))
+    del field
     audio *= np.float32(32767 * PEAK / max(audio.max(), -audio.min()))
     return np.ascontiguousarray(np.rint(audio, out=audio).astype(np.int16).T)
 

@@ -4,10 +4,11 @@ import json
 import math
 import shutil
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
@@ -22,10 +23,10 @@ from torchmcl.audio.judgement import Judgement, calibrate, judge
 from torchmcl.audio.localizer import DEFAULT, Listening, Localizer
 from torchmcl.audio.mixing import MixedBatches, Mixing
 from torchmcl.audio.pretrained import WEIGHTS, NetworkDescription, load_pretrained, save_pretrained
-from torchmcl.audio.responses import Rooms, SimulatedRooms, read_responses
-from torchmcl.audio.room_scenes import SceneLaw, room_scenes
+from torchmcl.audio.responses import Rooms, Several, SimulatedRooms, read_responses
+from torchmcl.audio.room_scenes import SceneLaw, room_scene, room_scenes
 from torchmcl.audio.roomnet import CountedHypotheses
-from torchmcl.audio.voices import make_voices
+from torchmcl.audio.voices import draw_sound, make_voices
 from torchmcl.distances import great_circle
 from torchmcl.errors import UserError
 from torchmcl.hypotheses import Hypotheses
@@ -99,6 +100,8 @@ class LocalizerTraining:
                 raise UserError(f"{name} is {getattr(self, name)}, must be at least 1")
             if getattr(self, name) > MOST:
                 raise UserError(f"{name} is {getattr(self, name)}, must be at most {MOST}")
+        convention_named(self.response_format)
+        _ = self.network  # refuses sizes that no network has
         if not (math.isfinite(self.learning_rate) and self.learning_rate > 0):
             raise UserError(f"learning_rate is {self.learning_rate}, must be positive")
         if not 0 <= self.seed < 2**63:
@@ -146,10 +149,14 @@ def train_localizer(
     if not (out / SETTINGS).exists():
         check_space(out, settings.voices * VOICE_BYTES)
     with locked(out, BUSY):
-        _claim(out, settings)
+        if (out / SETTINGS).is_file():
+            _agree(out, settings)
         if (out / METRICS).is_file():
             return _measures(out / METRICS)
         heard, unheard = _clips(settings)
+        if not (out / SETTINGS).is_file():
+            _check_inputs(settings, heard, unheard)
+            write_json(out / SETTINGS, asdict(settings))
         if not (out / WEIGHTS).is_file():
             _train(settings, heard, out, progress)
         if not (out / CALIBRATION).is_file():
@@ -375,13 +382,22 @@ def _rooms(settings: LocalizerTraining) -> Rooms:
     return read_responses(settings.responses, convention_named(settings.response_format))
 
 
-def _claim(out: Path, settings: LocalizerTraining) -> None:
-    path = out / SETTINGS
+def _check_inputs(settings: LocalizerTraining, heard: Sequence[Clip], unheard: Sequence[Clip]) -> None:
+    """Find before the training what would stop it, its calibration or its evaluation."""
+    if settings.start is not None:
+        load_pretrained(settings.start)
+    law = _law(settings)
+    rooms = law.rooms.rooms if isinstance(law.rooms, Several) else (law.rooms,)
+    rng = np.random.default_rng(settings.seed)
+    draw_sound(heard, law.sample_rate, rng)
+    for clips in (unheard[::2], unheard[1::2]):
+        for room in rooms:
+            room_scene(clips, 3, replace(law, rooms=room), rng)
+
+
+def _agree(out: Path, settings: LocalizerTraining) -> None:
     plain = json.loads(json.dumps(asdict(settings)))
-    if not path.is_file():
-        write_json(path, plain)
-        return
-    there = _object(path)
+    there = _object(out / SETTINGS)
     different = [key for key in plain if there.get(key) != plain[key]]
     if different:
         [key, *_] = different

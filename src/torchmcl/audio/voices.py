@@ -19,7 +19,7 @@ from torchmcl.audio.responses import Rooms, SimulatedRooms, Space
 from torchmcl.errors import UserError
 from torchmcl.runs.files import atomic, read_json, write_json
 
-__all__ = ["Voices", "dry_sound", "make_voices", "voice"]
+__all__ = ["Voices", "draw_sound", "dry_sound", "make_voices", "voice"]
 
 FRAMES_PER_SECOND = 50
 LONGEST = 5.0
@@ -28,6 +28,9 @@ FLOOR = 1e-3
 
 LEVEL = 0.05
 """Scale of the stored samples, so that 16-bit floats hold them."""
+
+TRIES = 3000
+"""Sounds that are drawn at most until one lasts long enough."""
 
 Dry = tuple[Float32[np.ndarray, "samples"], Bool[np.ndarray, "frames"]]
 
@@ -102,10 +105,7 @@ def voice(
     directions, active = np.zeros((frames, 2), np.float32), np.zeros(frames, bool)
     frame = int(rng.integers(25))
     while frame < frames - 10:
-        dry = dry_sound(draw_clip(clips, rng), sample_rate, rng)
-        if dry is None:
-            continue
-        signal, sounding = dry
+        signal, sounding = draw_sound(clips, sample_rate, rng)
         place = space.place(sample_rate, rng)
         gain = np.float32(10 ** (rng.uniform(-3, 3) / 20))
         wet = oaconvolve(gain * signal[None], place.response, axes=-1)[:, : samples - frame * hop]
@@ -123,6 +123,25 @@ def draw_clip(clips: Sequence[Clip], rng: np.random.Generator) -> Clip:
     synthesized = [clip for clip in clips if clip.path is None]
     pool = recorded if recorded and (not synthesized or rng.random() < 0.6) else synthesized
     return pool[int(rng.integers(len(pool)))]
+
+
+def draw_sound(
+    clips: Sequence[Clip], sample_rate: int, rng: np.random.Generator, shortest: float = 0.0
+) -> Dry:
+    """A sound that is not silent; a `UserError` where there is none.
+
+    Args:
+        clips: To draw from.
+        sample_rate: Hz.
+        rng: Source of randomness.
+        shortest: Seconds that it lasts at least.
+    """
+    for _ in range(TRIES):
+        dry = dry_sound(draw_clip(clips, rng), sample_rate, rng)
+        if dry is not None and len(dry[1]) >= shortest * FRAMES_PER_SECOND:
+            return dry
+    labels = ", ".join(sorted({clip.label for clip in clips}))
+    raise UserError(f"no sound of at least {shortest:g} s that is not silent is among those of {labels}")
 
 
 def make_voices(

@@ -3,6 +3,7 @@
 A group is a module with a tuple `COMMANDS` of functions. To add one, add its module to `GROUPS`.
 """
 
+import atexit
 import os
 import signal
 import sys
@@ -170,6 +171,8 @@ def _ended(received: list[int]) -> int:
         where = f"{error.filename}: " if error.filename else ""
         return _refuse(f"{where}{error.strerror or error}")
     except (typer.Abort, KeyboardInterrupt):
+        # Another Ctrl-C would only print where the interpreter was while it ended.
+        atexit.register(signal.signal, signal.SIGINT, signal.SIG_IGN)
         print("torchmcl: interrupted; the same command continues where it stopped", file=sys.stderr)
         return 128 + (received or [signal.SIGINT])[0]
 

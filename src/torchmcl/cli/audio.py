@@ -219,7 +219,8 @@ def train_localizer(
         scenes=scenes,
         seed=seed,
     )
-    say(train_with_bars(settings, out))
+    for line in train_with_bars(settings, out).splitlines():
+        say(line)
 
 
 def evaluate_doa(

@@ -48,7 +48,6 @@ def serve(
         raise UserError("--device is for live sound: say --live")
     from torchmcl.web.server import serve as go
 
-    print(f"http://{'[' + host + ']' if ':' in host else host}:{port} (Ctrl-C ends it)", flush=True)
     go(host, port, allow_hosts=allow_host or [], live=source)
 
 

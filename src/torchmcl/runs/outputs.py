@@ -54,8 +54,6 @@ def own_file(path: str | Path, *, overwrite: bool = False, inputs: Iterable[Path
         The temporary path.
     """
     path = Path(path)
-    if path.name == LIST:
-        raise UserError(f"{path}: is where this program keeps the names of its files, choose another file")
     _check_unread(path, inputs)
     with atomic(path) as temporary:
         _check_own(path.parent, [path.name], overwrite, "choose another file, or say --overwrite")
@@ -65,6 +63,10 @@ def own_file(path: str | Path, *, overwrite: bool = False, inputs: Iterable[Path
 
 def _check_own(folder: Path, names: list[str], overwrite: bool, otherwise: str) -> None:
     check_root(folder)
+    if LIST in names:
+        raise UserError(
+            f"{folder / LIST}: is where this program keeps the names of its files, choose another name"
+        )
     own = _listed(folder / LIST)
     foreign = [name for name in names if name not in own and _is_there(folder / name)]
     if foreign and not overwrite:

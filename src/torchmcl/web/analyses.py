@@ -83,24 +83,26 @@ class Analyses:
         self.root = root
         self.limits = limits
         self.known: dict[str, Analysis] = {}
-        self.queue: asyncio.Queue[Analysis] = asyncio.Queue()
+        self.queue: asyncio.Queue[Analysis | None] = asyncio.Queue()
         self.processes = multiprocessing.get_context("forkserver")
         self.processes.set_forkserver_preload(["torchmcl.web.work", "matplotlib.backends.backend_agg"])
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
         """Process the queue while the block runs; everything is removed afterwards."""
-        tasks = [asyncio.create_task(self._work()) for _ in range(self.limits.running)]
-        tasks.append(asyncio.create_task(self._clean()))
-        tasks.append(asyncio.create_task(asyncio.to_thread(self._prepare)))
+        workers = [asyncio.create_task(self._work()) for _ in range(self.limits.running)]
+        others = [asyncio.create_task(each) for each in (self._clean(), asyncio.to_thread(self._prepare))]
         try:
             yield
         finally:
             for analysis in self.known.values():
                 self._cancel(analysis)
-            for task in tasks:
+            for _ in workers:
+                self.queue.put_nowait(None)
+            for task in others:
                 task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
+            # A process that still writes would miss its folder, and say so.
+            await asyncio.gather(*workers, *others, return_exceptions=True)
             for identifier in list(self.known):
                 self._remove(identifier)
 
@@ -142,12 +144,14 @@ class Analyses:
             self._remove(identifier)
 
     async def _work(self) -> None:
-        while True:
-            analysis = await self.queue.get()
+        while (analysis := await self.queue.get()) is not None:
             if analysis.state != "waiting":
                 continue
             analysis.state = "running"
-            await asyncio.to_thread(self._process, analysis)
+            try:
+                await asyncio.to_thread(self._process, analysis)
+            except OSError as error:
+                _end(analysis, "failed", f"the server could not start the analysis ({error.strerror})")
 
     def _prepare(self) -> None:
         """Import what analyses need before the first one comes: it takes seconds."""

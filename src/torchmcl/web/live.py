@@ -21,6 +21,8 @@ HISTORY = 600
 BACKLOG = 100
 """Lines that may wait for one page: ten seconds. A page that is further behind is let go, and connects again."""
 
+KILLED = "the analysis ended unexpectedly, perhaps for lack of memory"
+
 TRY_AGAIN = 1013
 """The code that closes a WebSocket for now."""
 
@@ -102,7 +104,7 @@ class Live:
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
         """Analyze while the block runs."""
-        task = asyncio.create_task(self._analyze())
+        task = asyncio.create_task(self._follow_command())
         try:
             yield
         finally:
@@ -145,6 +147,13 @@ class Live:
         self.state, self.message = state, message
         self.publish(json.dumps({"state": state, "message": message}))
 
+    async def _follow_command(self) -> None:
+        """Pages are told of an analysis that does not start, or that prints what is no line."""
+        try:
+            await self._analyze()
+        except (OSError, ValueError) as error:
+            self._tell("ended", f"the analysis cannot be followed ({error})")
+
     async def _analyze(self) -> None:
         """Run the command to its end and publish what it prints."""
         process = await asyncio.create_subprocess_exec(
@@ -165,7 +174,9 @@ class Live:
                 self.lines.append(text)
                 self.publish(text)
             said, code = await complaints, await process.wait()
-            self._tell("ended", said.removeprefix("torchmcl: ") if code else "the sound has ended")
+            self._tell(
+                "ended", (said.removeprefix("torchmcl: ") or KILLED) if code else "the sound has ended"
+            )
         finally:
             complaints.cancel()
             with suppress(ProcessLookupError):

@@ -26,6 +26,9 @@ __all__ = ["analyze_recording", "recording_view", "write_page", "write_playback"
 DRAWN = 6000
 """Hypotheses that the page draws at most."""
 
+VIEW = "view.json"
+"""The data of the page."""
+
 PLAYBACK = 48_000
 """Hertz of the stereo sound; Opus knows this rate."""
 
@@ -52,10 +55,12 @@ def analyze_recording(
     used = convention_named(convention) if convention else detect_convention(source).name
     localizer = Localizer.from_pretrained()
     blocks = localizer.blocks(source, convention=used, progress=lambda share: progress(0.9 * share))
-    stem = Path(name).stem or "recording"
+    stem = Path(name).stem
+    if stem in ("", Path(VIEW).stem):  # what the page reads must not be one of the outputs
+        stem = "recording"
     about: dict[str, object] = {"recording": name, "model": localizer.method, "format": used}
     written = write_predictions(blocks, results, stem, about, partial(localizer.follow, hypotheses=False))
-    write_json(results / "view.json", recording_view(results, stem, read_header(source).duration))
+    write_json(results / VIEW, recording_view(results, stem, read_header(source).duration))
     write_playback(source, results / "playback.ogg", used)
     progress(1.0)
     return written

@@ -3,8 +3,8 @@
 import asyncio
 import socket
 import tempfile
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from importlib.resources import files
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -75,6 +75,7 @@ def create_app(
     app.add_middleware(Guard, hosts=hosts)
     app.add_exception_handler(UserError, _refuse)
     app.add_exception_handler(ClientDisconnect, _part)
+    app.add_exception_handler(OSError, _fail)
     _add_pages(app)
     _add_api(app, bounds)
     if live is not None:
@@ -99,23 +100,23 @@ def serve(
         limits: Bounds on what it accepts.
         live: Live sound to show, if any.
     """
-    import uvicorn
+    from torchmcl.web.connections import run
 
-    _check_address(host, port)
-    app = create_app(limits, (*LOCAL_HOSTS, host, *allow_hosts), live)
-    uvicorn.run(
-        app, host=host, port=port, log_level="warning", limit_concurrency=200, timeout_keep_alive=10,
-        timeout_graceful_shutdown=2, ws_max_size=4096,
-    )  # fmt: skip
+    with tempfile.TemporaryDirectory():  # fails here in a sentence, and later in a log
+        pass
+    port = _free_port(host, port)
+    print(f"http://{'[' + host + ']' if ':' in host else host}:{port} (Ctrl-C ends it)", flush=True)
+    run(create_app(limits, (*LOCAL_HOSTS, host, *allow_hosts), live), host, port)
 
 
-def _check_address(host: str, port: int) -> None:
-    """Raise a `UserError` where the server could not listen: uvicorn would log it and end the process."""
+def _free_port(host: str, port: int) -> int:
+    """The port, or a free one in place of 0; a `UserError` where the server could not listen there."""
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
         with socket.socket(family, kind, protocol) as trial:
             trial.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             trial.bind(address)
+            return int(trial.getsockname()[1])
     except (OSError, UnicodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "is no name of a host"
         raise UserError(f"--host {host} --port {port}: cannot listen there ({reason})") from None
@@ -128,6 +129,12 @@ async def _refuse(request: Request, error: Exception) -> Response:
 async def _part(request: Request, error: Exception) -> Response:
     """Nobody is there to read it: a sender that hangs up is no error of the server."""
     return Response(status_code=400)
+
+
+async def _fail(request: Request, error: Exception) -> Response:
+    """The disk is full, or the temporary folder of the server was removed."""
+    reason = getattr(error, "strerror", None) or str(error)
+    return JSONResponse({"error": f"the server could not keep its files ({reason})"}, status_code=507)
 
 
 def _add_pages(app: FastAPI) -> None:
@@ -164,10 +171,8 @@ def _add_api(app: FastAPI, limits: Limits) -> None:
     async def example(request: Request) -> dict[str, Any]:
         """Analyze the bundled recording."""
         source = example_recording()
-        analysis = _analyses(request).open("recordings", source.name, {})
-        place = _source(analysis)
-        place.write_bytes(source.read_bytes())
-        _analyses(request).start(analysis)
+        with _opened(_analyses(request), "recordings", source.name, {}) as analysis:
+            _source(analysis).write_bytes(source.read_bytes())
         return analysis.status()
 
     @app.post("/api/{kind}", status_code=202)
@@ -192,13 +197,8 @@ def _add_api(app: FastAPI, limits: Limits) -> None:
         if request.app.state.uploads.locked():
             raise UserError("the server is busy; try again in a minute")
         async with request.app.state.uploads:
-            analysis = analyses.open(kind, display_name(name), options)
-            try:
+            with _opened(analyses, kind, display_name(name), options) as analysis:
                 await receive(_body(request, analyses, analysis), _source(analysis), limits)
-            except BaseException:
-                analyses.drop(analysis.id)
-                raise
-        analyses.start(analysis)
         return analysis.status()
 
     @app.get("/api/analyses/{id}")
@@ -234,6 +234,18 @@ async def _running(live: Live | None) -> AsyncIterator[None]:
         return
     async with live.running():
         yield
+
+
+@contextmanager
+def _opened(analyses: Analyses, kind: Kind, name: str, options: Mapping[str, str]) -> Iterator[Analysis]:
+    """A new analysis that starts when the block ends; nothing of it is left where the block fails."""
+    analysis = analyses.open(kind, name, options)
+    try:
+        yield analysis
+    except BaseException:
+        analyses.drop(analysis.id)
+        raise
+    analyses.start(analysis)
 
 
 def _analyses(request: Request) -> Analyses:

@@ -13,6 +13,9 @@ __all__ = ["check_length", "disk_name", "display_name", "receive"]
 
 ENDINGS = (".wav", ".flac", ".aiff", ".aif", ".caf", ".w64", ".csv", ".tsv", ".parquet", ".txt", ".ndjson")
 
+LONGEST_NAME = 200
+"""Bytes of a display name: file systems allow 255, and names of outputs are longer."""
+
 RESERVE = 256 * 2**20
 """Bytes that stay free on the disk."""
 
@@ -75,7 +78,7 @@ def display_name(name: str) -> str:
     """
     last = name.replace("\\", "/").rsplit("/", 1)[-1]
     kept = "".join(letter for letter in last if letter.isprintable()).strip(". ")
-    return kept[-100:] or "upload"
+    return kept[-100:].encode()[-LONGEST_NAME:].decode(errors="ignore") or "upload"
 
 
 def disk_name(name: str) -> str:

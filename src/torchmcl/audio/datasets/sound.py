@@ -61,6 +61,8 @@ def read_header(path: str | Path) -> Sound:
         The header; a broken one is a `BrokenFile`.
     """
     path = Path(path)
+    if str(path) == "-" or path.suffix.lower() == ".raw":
+        raise BrokenFile(path, "stands for the standard input or for sound without a header, rename it")
     with path.open("rb") as stream:
         head = stream.read(12)
         wave = head[:4] == b"RIFF" and head[8:] == b"WAVE"
