@@ -103,6 +103,33 @@ def test_fits_in_several_threads_are_equal():
         np.testing.assert_array_equal(each, small().fit(X, Y).predict(X))
 
 
+@pytest.fixture
+def double():
+    torch.set_default_dtype(torch.float64)
+    yield
+    torch.set_default_dtype(torch.float32)
+
+
+@pytest.mark.parametrize("kind", [MCLRegressor, MCLClassifier])
+def test_what_a_program_has_chosen_for_itself_changes_no_fit(kind, tmp_path, request):
+    model = kind(n_hypotheses=2, hidden=(8,), max_epochs=2, random_state=0, progress=False)
+    y = Y if kind is MCLRegressor else Y > 0
+    expected = model.fit(X, y).predict_hypotheses(X).points
+    with torch.inference_mode():
+        assert torch.equal(model.fit(X, y).predict_hypotheses(X).points, expected)
+    request.getfixturevalue("double")
+    model.fit(X, y).save(tmp_path)
+    for each in (model, kind.load(tmp_path)):
+        assert torch.equal(each.predict_hypotheses(X).points, expected)
+    assert torch.get_default_dtype() == torch.float64
+
+
+@pytest.mark.usefixtures("double")
+def test_a_network_in_double_precision_is_trained_in_single():
+    model = small(network=torch.nn.Linear(2, 6)).fit(X, Y)
+    assert np.isfinite(model.predict(X)).all()
+
+
 def test_directions_around_the_back_are_left_as_they_are():
     azimuth = np.pi + 0.05 * RANDOM.normal(size=60)
     angles = np.stack([np.arctan2(np.sin(azimuth), np.cos(azimuth)), 0.05 * RANDOM.normal(size=60)], 1)

@@ -315,3 +315,14 @@ def test_weights_are_saved_last(tmp_path, untrained, monkeypatch):
     assert [path.name for path in tmp_path.iterdir()] == ["config.json"]
     untrained.save(tmp_path)
     Forecaster.from_pretrained(tmp_path)
+
+
+def test_a_program_in_double_precision_reads_the_same_network():
+    observed = walks()
+    expected = Forecaster.from_pretrained()(observed).points
+    torch.set_default_dtype(torch.float64)
+    try:
+        found = Forecaster.from_pretrained()(observed).points
+    finally:
+        torch.set_default_dtype(torch.float32)
+    torch.testing.assert_close(found, expected)

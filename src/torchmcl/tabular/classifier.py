@@ -21,6 +21,7 @@ from torchmcl.ensemble import members_loss
 from torchmcl.errors import check_choice, check_number
 from torchmcl.hypotheses import Hypotheses, Link
 from torchmcl.losses import mcl_loss, rmcl_loss
+from torchmcl.runs.weights import single_precision
 from torchmcl.tabular.columns import Columns
 from torchmcl.tabular.given import as_numpy, naming
 from torchmcl.tabular.members import SCORED_AT_ONCE, MemberBatches, ring
@@ -158,7 +159,7 @@ class MCLClassifier(Stored, ClassifierMixin, BaseEstimator):
             The estimator itself.
         """
         self.check_settings()
-        with _unchanged_on_failure(self):
+        with _unchanged_on_failure(self), single_precision():
             rows = self._read(X, y, sample_weight)
             self.columns_ = Columns.fit(rows.table, rows.weights)
             seed = read_seed(self.random_state)

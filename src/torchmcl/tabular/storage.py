@@ -16,6 +16,7 @@ import torchmcl
 from torchmcl.distances import chordal, euclidean, great_circle, great_circle_swapped, squared_euclidean
 from torchmcl.errors import UserError
 from torchmcl.runs.files import atomic, read_json, write_json
+from torchmcl.runs.weights import single_precision
 from torchmcl.sharing.cards import write_card
 from torchmcl.tabular.calibration import Calibration
 from torchmcl.tabular.cards import regressor_card
@@ -112,7 +113,8 @@ def read_model(
     value = _read_config(folder / CONFIG, kind)
     tensors = _read_weights(folder / WEIGHTS)
     try:
-        return build(value, tensors)
+        with single_precision():
+            return build(value, tensors)
     except UserError as error:
         raise UserError(f"{folder}: {error}") from None
     except (LookupError, TypeError, ValueError, ArithmeticError, RuntimeError, AttributeError) as error:
