@@ -103,6 +103,19 @@ def test_fits_in_several_threads_are_equal():
         np.testing.assert_array_equal(each, small().fit(X, Y).predict(X))
 
 
+@pytest.mark.parametrize("kind", [MCLRegressor, MCLClassifier])
+def test_a_score_takes_the_weights_that_a_fit_takes(kind):
+    model = kind(n_hypotheses=2, hidden=(8,), max_epochs=2, random_state=0, progress=False)
+    y = Y if kind is MCLRegressor else np.where(Y > 0, "a", "b")
+    weights = RANDOM.uniform(1, 2, 60)
+    expected = model.fit(X, y).score(X, y, weights)
+    for scale in (1e308 / 2, 1e-300):
+        assert model.score(X, y, weights * scale) == pytest.approx(expected)
+    for wrong in (-weights, weights[:, None], 0 * weights, weights[:9]):
+        with pytest.raises(ValueError, match="sample_weight"):
+            model.score(X, y, wrong)
+
+
 @pytest.fixture
 def double():
     torch.set_default_dtype(torch.float64)
@@ -250,6 +263,9 @@ def test_masked_numbers_are_gaps():
         ("X", NUMBERS + 1j),
         ("X", pd.DataFrame({"a": [{"x": 1}] * 24})),
         ("X", pd.DataFrame({"a": [np.ones(2)] * 24})),
+        ("X", pd.DataFrame({"a": [frozenset("x")] * 24})),
+        ("X", pd.DataFrame({"a": [object()] * 24})),
+        ("X", np.zeros((24, 1), dtype=[("a", float), ("b", int)])),
         ("X", pd.DataFrame({"a": [date(2020, 1, 1)] * 24})),
         ("X", pd.DataFrame({"a": pd.period_range("2020-01", periods=24, freq="M")})),
         ("y", np.arange(24).astype("datetime64[D]")),

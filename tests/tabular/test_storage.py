@@ -138,6 +138,18 @@ def test_foreign_factors_and_calibrations_are_refused(folder, tmp_path, name, ch
         MCLRegressor.load(tmp_path)
 
 
+def test_any_text_is_a_name_of_a_column_and_a_label(data, tmp_path):
+    X, y = data
+    names = {"x": "\ud800\x1b[31m", "kind": "`\n# kind" * 999}
+    model = MCLClassifier(hidden=(8,), max_epochs=1, random_state=0, progress=False)
+    model.fit(X.rename(columns=names), np.where(y > 0.5, "\udfff", "b")).save(tmp_path)
+    again = MCLClassifier.load(tmp_path)
+    np.testing.assert_array_equal(again.classes_, model.classes_)
+    card = (tmp_path / "README.md").read_text()
+    assert "\n# kind" not in card
+    assert "\x1b" not in card
+
+
 @pytest.mark.parametrize("labels", [["low", "high"], [3, 7], [False, True]])
 def test_classifiers_are_saved_with_their_labels(data, tmp_path, labels):
     X, y = data

@@ -10,6 +10,7 @@ import torch
 from jaxtyping import Float
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.metrics import accuracy_score
 from sklearn.utils import assert_all_finite
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, column_or_1d
@@ -219,6 +220,17 @@ class MCLClassifier(Stored, ClassifierMixin, BaseEstimator):
         """
         best = self.predict_log_proba(X).argmax(-1)
         return self.classes_[best]
+
+    def score(self, X: Any, y: Any, sample_weight: ArrayLike | None = None) -> float:
+        """The share of labels that `predict` names.
+
+        Args:
+            X: `(n, features)`.
+            y: Their labels.
+            sample_weight: `(n,)`.
+        """
+        found = self.predict(X)
+        return float(accuracy_score(y, found, sample_weight=read_weights(sample_weight, len(found))))
 
     @staticmethod
     def _storage() -> ModuleType:
