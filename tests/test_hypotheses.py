@@ -404,3 +404,15 @@ def test_tensors_that_are_not_dense_are_named(change, unchecked):
             Hypotheses(points, **{name: change(logits)})
     with pytest.raises(TypeError, match="targets must be a dense tensor, got a"):
         emd(Hypotheses(points), change(points))
+
+
+def test_parts_that_do_not_fit_together_are_named():
+    one, other = Hypotheses(torch.zeros(2, 3, 1)), Hypotheses(torch.zeros(2, 4, 1))
+    for join in (Hypotheses.cat, Hypotheses.stack):
+        with pytest.raises(
+            ValueError, match=r"parts must have points of equal shapes, got \[\(2, 3, 1\), \(2, 4, 1\)\]"
+        ):
+            join([one, other])
+    with pytest.raises(ValueError, match="parts must have a batch axis: stack joins single items"):
+        Hypotheses.cat([one[0], one[1]])
+    assert torch.equal(Hypotheses.stack([one[0], one[1]]).points, one.points)
