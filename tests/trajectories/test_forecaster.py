@@ -288,7 +288,7 @@ def test_arguments_of_other_types_are_named(untrained, tmp_path):
         (lambda: untrained(walk.tolist()), "observed must be a tensor"),
         (lambda: untrained(walk.numpy()), "observed must be a tensor"),
         (lambda: untrained(walk + 0j), "observed must be a tensor of real numbers"),
-        (lambda: untrained(walk.to_sparse()), "observed must be a tensor of real numbers"),
+        (lambda: untrained(walk.to_sparse()), "observed must be a dense tensor"),
         (lambda: untrained(walk, frames=[1, 1]), "frames must be a tensor"),
         (lambda: untrained(walk, step="0.4"), "step must be a number"),
         (lambda: Forecaster().fit(None), "tracks must be Tracks or a list of them, got NoneType"),

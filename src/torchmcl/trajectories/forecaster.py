@@ -309,10 +309,8 @@ class Forecaster(Shared):
     def _prepared(self, observed: Tensor, step: float) -> Tensor:
         """Eight positions of 0.4 s, NaN where unknown."""
         check_tensor("observed", observed)
-        if observed.layout != torch.strided or observed.is_complex() or observed.is_meta:
-            raise TypeError(
-                "observed must be a tensor of real numbers, not complex, sparse or on the device meta"
-            )
+        if observed.is_complex() or observed.is_meta:
+            raise TypeError("observed must be a tensor of real numbers, not complex or on the device meta")
         if observed.ndim != 3 or observed.shape[-1] != 2 or observed.shape[1] < 2:
             raise ValueError(f"observed must be (agents, at least 2 steps, 2), got {tuple(observed.shape)}")
         check_number("step", step)
