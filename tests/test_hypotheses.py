@@ -10,12 +10,13 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from lightning.fabric.utilities import move_data_to_device
-from torch import nn
+from torch import Tensor, nn
 from torch.utils.data import DataLoader, default_collate
 
 from torchmcl.distances import great_circle
 from torchmcl.heads import HypothesisHead
 from torchmcl.hypotheses import Hypotheses
+from torchmcl.transport import emd
 
 
 def scored(*batch: int, link: str = "sigmoid") -> Hypotheses:
@@ -384,3 +385,34 @@ def test_points_without_coordinates_and_distances_with_some_are_refused():
         Hypotheses(torch.zeros(4, 3, 2)).cells(torch.zeros(4, 2), lambda x, y: x - y)
     with pytest.raises(ValueError, match="points holds no coordinate"):
         Hypotheses(torch.zeros(4, 3, 0))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        Tensor.to_sparse,
+        Tensor.to_mkldnn,
+        lambda each: torch.nested.nested_tensor([*each], layout=torch.jagged),
+    ],
+)
+def test_tensors_that_are_not_dense_are_named(change, unchecked):
+    points, logits = torch.ones(4, 3, 2), torch.ones(4, 3)
+    with pytest.raises(TypeError, match="points must be a dense tensor, got a"):
+        Hypotheses(change(points))
+    for name in ("logits", "widths"):
+        with pytest.raises(TypeError, match=f"{name} must be a dense tensor, got a"):
+            Hypotheses(points, **{name: change(logits)})
+    with pytest.raises(TypeError, match="targets must be a dense tensor, got a"):
+        emd(Hypotheses(points), change(points))
+
+
+def test_parts_that_do_not_fit_together_are_named():
+    one, other = Hypotheses(torch.zeros(2, 3, 1)), Hypotheses(torch.zeros(2, 4, 1))
+    for join in (Hypotheses.cat, Hypotheses.stack):
+        with pytest.raises(
+            ValueError, match=r"parts must have points of equal shapes, got \[\(2, 3, 1\), \(2, 4, 1\)\]"
+        ):
+            join([one, other])
+    with pytest.raises(ValueError, match="parts must have a batch axis: stack joins single items"):
+        Hypotheses.cat([one[0], one[1]])
+    assert torch.equal(Hypotheses.stack([one[0], one[1]]).points, one.points)

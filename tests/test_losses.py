@@ -13,8 +13,10 @@ import brute
 from cases import losses, problem
 from torchmcl.assignment import relaxed, top_n, winner_takes_all
 from torchmcl.distances import euclidean, great_circle, squared_euclidean
+from torchmcl.energy import energy_loss
 from torchmcl.hypotheses import Hypotheses
-from torchmcl.losses import cell_loss, mcl_loss, pit_loss, rmcl_loss, scoring_loss
+from torchmcl.losses import cell_loss, mcl_loss, pit_loss, rmcl_loss, scoring_loss, transport_loss
+from torchmcl.transport import oracle_error
 
 RULES = {
     "winner": (winner_takes_all, ("winner", 0.0)),
@@ -410,6 +412,25 @@ def test_short_numbers_count_many_targets():
     logits = torch.tensor([0.0, 4.0])
     value = rmcl_loss(Hypotheses(points, logits, "softmax"), targets)
     torch.testing.assert_close(value, cell_loss(logits, torch.tensor([0.75, 0.25])))
+
+
+LARGE_BATCH = {
+    "mcl": mcl_loss,
+    "rmcl": rmcl_loss,
+    "rmcl, drawn": partial(rmcl_loss, negatives=1),
+    "transport": transport_loss,
+    "energy": energy_loss,
+    "pit": lambda h, y, active: pit_loss(h.points, h.logits, y, active),
+    "oracle": lambda h, y, active: oracle_error(Hypotheses(h.points[0]), y.flatten(0, 1), active.flatten()),
+}
+
+
+@pytest.mark.parametrize("name", LARGE_BATCH)
+def test_half_precision_averages_a_large_batch(name):
+    h = Hypotheses(torch.zeros(100_000, 1, 2, dtype=torch.half), torch.ones(100_000, 1, dtype=torch.half))
+    targets, active = torch.full((100_000, 1, 2), 9.0, dtype=torch.half), torch.ones(100_000, 1) > 0
+    loss = LARGE_BATCH[name]
+    torch.testing.assert_close(loss(h, targets, active), loss(h[:5], targets[:5], active[:5]))
 
 
 @pytest.mark.parametrize("loss", [scoring_loss, cell_loss])

@@ -79,23 +79,53 @@ def energy_score(
     return item_mean(_each(hypotheses, targets, active, distance), active)
 
 
+def average(values: Tensor, count: Tensor | int, axes: tuple[int, ...] | None = None) -> Tensor:
+    """The sum of values over axes, divided by a count; in single precision at least, so that it does not overflow.
+
+    Args:
+        values: Of any shape.
+        count: Of what takes part.
+        axes: All of them if `None`.
+
+    Returns:
+        The average, in the dtype of the values.
+
+    Example:
+        >>> average(torch.full((9000,), 10.0, dtype=torch.half), 9000)
+        tensor(10., dtype=torch.float16)
+    """
+    precise = torch.promote_types(values.dtype, torch.float32)
+    total = values.sum(dtype=precise) if axes is None else values.sum(axes, dtype=precise)
+    return (total / count).to(values.dtype)
+
+
 def active_mean(
     each: Float[Tensor, "*batch targets"], active: Bool[Tensor, "*batch targets"] | None
 ) -> Float[Tensor, ""]:
-    """The average over active targets; 0 where there are none."""
+    """The average over active targets; 0 where there are none.
+
+    Args:
+        each: A value of each target.
+        active: Which targets exist; all of them if `None`.
+    """
     if active is None:
         return each.mean() if each.numel() else each.sum()
     # A product, not a selection: a NaN hypothesis must not disappear behind an inactive target.
-    return (each * active).sum() / active.sum().clamp(min=1)
+    return average(each * active, active.sum().clamp(min=1))
 
 
 def item_mean(
     each: Float[Tensor, "*batch targets"], active: Bool[Tensor, "*batch targets"] | None
 ) -> Float[Tensor, "*batch"]:
-    """The average over the active targets of each item; NaN where there are none."""
+    """The average over the active targets of each item; NaN where there are none.
+
+    Args:
+        each: A value of each target.
+        active: Which targets exist; all of them if `None`.
+    """
     if active is None:
         return each.mean(-1)
-    return (each * active).sum(-1) / active.sum(-1)
+    return average(each * active, active.sum(-1), (-1,))
 
 
 def known_targets(points: Tensor, targets: Tensor, active: Tensor | None) -> Tensor:

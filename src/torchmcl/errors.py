@@ -402,7 +402,7 @@ def _as_float(value: Any) -> float:
 
 
 def check_tensor(name: str, value: Any) -> None:
-    """Raise a `TypeError` unless `value` is a tensor.
+    """Raise a `TypeError` unless `value` is a dense tensor: not sparse, not nested.
 
     Args:
         name: The name of the argument, for the message.
@@ -410,6 +410,9 @@ def check_tensor(name: str, value: Any) -> None:
     """
     if not isinstance(value, Tensor):
         raise TypeError(f"{name} must be a tensor, got {_kind(value)}")
+    if value.layout is not torch.strided or value.is_nested:
+        kind = "nested tensor" if value.is_nested else f"tensor of layout {value.layout}"
+        raise TypeError(f"{name} must be a dense tensor, got a {kind}")
 
 
 def _kind(value: Any) -> str:

@@ -119,7 +119,10 @@ class Hypotheses:
             >>> Hypotheses.cat([Hypotheses(torch.zeros(3, 5, 2)), Hypotheses(torch.zeros(4, 5, 2))]).batch_shape
             torch.Size([7])
         """
-        return _join(parts, torch.cat)
+        _check_parts(parts)
+        if not all(part.batch_shape for part in parts):
+            raise ValueError("parts must have a batch axis: stack joins single items")
+        return _join(parts, torch.cat, along=1)
 
     @classmethod
     def stack(cls, parts: Sequence["Hypotheses"]) -> "Hypotheses":
@@ -136,7 +139,7 @@ class Hypotheses:
             >>> Hypotheses.stack([Hypotheses(torch.zeros(5, 2)), Hypotheses(torch.zeros(5, 2))]).batch_shape
             torch.Size([2])
         """
-        return _join(parts, torch.stack)
+        return _join(parts, torch.stack, along=0)
 
     @classmethod
     def pool(cls, parts: Sequence["Hypotheses"], weights: Sequence[float] | None = None) -> "Hypotheses":
@@ -538,8 +541,13 @@ def _check_parts(parts: Any) -> None:
         raise ValueError("parts is empty: there is nothing to join")
 
 
-def _join(parts: Sequence[Hypotheses], how: Callable[[list[Tensor]], Tensor]) -> Hypotheses:
+def _join(parts: Sequence[Hypotheses], how: Callable[[list[Tensor]], Tensor], along: int) -> Hypotheses:
+    """The tensors joined by a function that leaves all axes but the first `along` as they are."""
     _check_parts(parts)
+    if any(part.points.shape[along:] != parts[0].points.shape[along:] for part in parts):
+        raise ValueError(
+            f"parts must have points of equal shapes, got {[tuple(p.points.shape) for p in parts][:9]}"
+        )
     if len({part.link for part in parts}) > 1 or len({part.logits is None for part in parts}) > 1:
         raise ValueError("parts must all be scored by the same link, or all be unscored")
     if len({part.widths is None for part in parts}) > 1:

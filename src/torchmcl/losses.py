@@ -10,6 +10,7 @@ from torch.nn.functional import softplus
 
 from torchmcl.assignment import Assign, assigned, best_index, mask_of, winner_takes_all
 from torchmcl.distances import Distance, check_shapes, cost_matrix, euclidean, pairwise, present
+from torchmcl.energy import active_mean, average
 from torchmcl.errors import (
     check_bools,
     check_callable,
@@ -63,10 +64,10 @@ def mcl_loss(
     each, _, active = _assigned(hypotheses.points, targets, active, distance, assign)
     if best_target_only:
         if not active.shape[-1]:
-            return _average(each, active)
+            return active_mean(each, active)
         best = best_index(each.masked_fill(~active, torch.inf))
         active = active & mask_of(best, active)
-    return _average(each, active)
+    return active_mean(each, active)
 
 
 def scoring_loss(
@@ -125,7 +126,7 @@ def cell_loss(
 def _cell_entropy(logits: Tensor, mass: Tensor) -> Tensor:
     # A pruned hypothesis without a target contributes nothing: not 0 times infinity.
     entropy = -(mass * logits.log_softmax(-1)).masked_fill(mass == 0, 0).sum(-1)
-    return entropy.sum() / (mass.sum(-1) > 0).sum().clamp(min=1)
+    return average(entropy, (mass.sum(-1) > 0).sum().clamp(min=1))
 
 
 def rmcl_loss(
@@ -182,7 +183,7 @@ def rmcl_loss(
         won = won.to(torch.promote_types(hypotheses.logits.dtype, torch.float32))
         mass = won / won.sum(-1, keepdim=True).clamp(min=1)
         scoring = _cell_entropy(hypotheses.logits, mass.to(hypotheses.logits.dtype))
-    return torch.add(_average(each, active), scoring, alpha=float(beta))
+    return torch.add(active_mean(each, active), scoring, alpha=float(beta))
 
 
 def transport_loss(
@@ -216,7 +217,7 @@ def transport_loss(
         tensor(0.)
     """
     cost, valid = mixture_cost(hypotheses, targets, active, distance=distance)
-    return (cost * valid).sum() / valid.sum().clamp(min=1)
+    return active_mean(cost, valid)
 
 
 def pit_loss(
@@ -263,8 +264,8 @@ def pit_loss(
     slots = _match((geometry + activity).detach())[..., None]
     matched_geometry = geometry.take_along_dim(slots, -1)
     matched_activity = activity.take_along_dim(slots, -1)
-    mean_activity = matched_activity.sum() / max(matched_activity.numel(), 1)
-    return mean_activity + matched_geometry.sum() / active.sum().clamp(min=1)
+    mean_activity = average(matched_activity, max(matched_activity.numel(), 1))
+    return mean_activity + average(matched_geometry, active.sum().clamp(min=1))
 
 
 def _assigned(
@@ -294,17 +295,14 @@ def _scoring(logits: Tensor, positive: Tensor, negatives: int | None, reweight: 
     sign = torch.rsub(positive, 1, alpha=2)  # 1 - 2 * positive in one operation
     entropy = softplus(logits * sign)
     if negatives is None:
-        return entropy.sum() / max(entropy.numel(), 1)
+        return average(entropy, max(entropy.numel(), 1))
     drawn, available = _draw(positive == 0, negatives)
     if reweight:
         drawn = drawn * (available / available.clamp(1, negatives)).to(logits.dtype)
     share = positive + drawn
-    return (share * entropy).sum() / share.sum().clamp(min=1)
-
-
-def _average(each: Tensor, active: Tensor) -> Tensor:
-    # A product, not a selection: a NaN hypothesis must not disappear behind an inactive target.
-    return (each * active).sum() / active.sum().clamp(min=1)
+    return average(
+        share * entropy, share.sum(dtype=torch.promote_types(share.dtype, torch.float32)).clamp(min=1)
+    )
 
 
 def _draw(candidates: Tensor, n: int) -> tuple[Tensor, Tensor]:

@@ -52,3 +52,15 @@ def test_json_says_which_key_is_wrong():
         UserError, match="hypotheses is missing; the keys of a network are method, sample_rate"
     ):
         NetworkDescription.from_json(plain)
+
+
+def test_a_program_in_double_precision_reads_the_same_network(tmp_path):
+    save_pretrained(tmp_path, SMALL, SMALL.build())
+    sound = torch.randn(1, 4, 8000)
+    expected = load_pretrained(tmp_path)[1](sound).points
+    torch.set_default_dtype(torch.float64)
+    try:
+        found = load_pretrained(tmp_path)[1](sound).points
+    finally:
+        torch.set_default_dtype(torch.float32)
+    torch.testing.assert_close(found, expected, check_dtype=False)

@@ -175,6 +175,21 @@ def test_a_closed_output_is_one_sentence(monkeypatch, capsys):
     assert capsys.readouterr().err == "torchmcl: the standard output was closed\n"
 
 
+class Full(io.TextIOBase):
+    def write(self, text):
+        raise OSError(28, "No space left on device")
+
+
+@pytest.mark.parametrize(("error", "code"), [(UserError("x"), 2), (KeyboardInterrupt, 130)])
+def test_a_full_error_output_changes_no_exit_code(error, code, monkeypatch):
+    def fail(*args, **kwargs):
+        raise error
+
+    monkeypatch.setattr(cli, "app", fail)
+    monkeypatch.setattr(sys, "stderr", Full())
+    assert run(monkeypatch) == code
+
+
 @pytest.mark.parametrize("error", [AttributeError("pos"), OSError("closed"), UserError("x: is half written")])
 def test_an_error_of_cleaning_up_does_not_hide_the_interruption(monkeypatch, capsys, error):
     def fail(*_, **__):

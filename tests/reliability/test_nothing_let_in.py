@@ -253,6 +253,12 @@ def described(foreign, **changes):
     (foreign / "config.json").write_text(json.dumps(values))
 
 
+def test_a_network_for_another_sample_rate(foreign):
+    described(foreign, sample_rate=8000)
+    with pytest.raises(UserError, match=r"its network takes sound at 8000 Hz, its data are at \d+ Hz"):
+        evaluate_run(foreign)
+
+
 @pytest.mark.parametrize(
     "text", ["", "{}", "[]", "null", "{", "NaN", '{"sample_rate": 1e99, "slots": 3}',
              '{"sample_rate": "x", "slots": 3}',

@@ -103,6 +103,46 @@ def test_fits_in_several_threads_are_equal():
         np.testing.assert_array_equal(each, small().fit(X, Y).predict(X))
 
 
+@pytest.mark.parametrize("kind", [MCLRegressor, MCLClassifier])
+def test_a_score_takes_the_weights_that_a_fit_takes(kind):
+    model = kind(n_hypotheses=2, hidden=(8,), max_epochs=2, random_state=0, progress=False)
+    y = Y if kind is MCLRegressor else np.where(Y > 0, "a", "b")
+    weights = RANDOM.uniform(1, 2, 60)
+    expected = model.fit(X, y).score(X, y, weights)
+    for scale in (1e308 / 2, 1e-300):
+        assert model.score(X, y, weights * scale) == pytest.approx(expected)
+    for wrong in (-weights, weights[:, None], 0 * weights, weights[:9]):
+        with pytest.raises(ValueError, match="sample_weight"):
+            model.score(X, y, wrong)
+
+
+@pytest.fixture
+def double():
+    torch.set_default_dtype(torch.float64)
+    yield
+    torch.set_default_dtype(torch.float32)
+
+
+@pytest.mark.parametrize("kind", [MCLRegressor, MCLClassifier])
+def test_what_a_program_has_chosen_for_itself_changes_no_fit(kind, tmp_path, request):
+    model = kind(n_hypotheses=2, hidden=(8,), max_epochs=2, random_state=0, progress=False)
+    y = Y if kind is MCLRegressor else Y > 0
+    expected = model.fit(X, y).predict_hypotheses(X).points
+    with torch.inference_mode():
+        assert torch.equal(model.fit(X, y).predict_hypotheses(X).points, expected)
+    request.getfixturevalue("double")
+    model.fit(X, y).save(tmp_path)
+    for each in (model, kind.load(tmp_path)):
+        assert torch.equal(each.predict_hypotheses(X).points, expected)
+    assert torch.get_default_dtype() == torch.float64
+
+
+@pytest.mark.usefixtures("double")
+def test_a_network_in_double_precision_is_trained_in_single():
+    model = small(network=torch.nn.Linear(2, 6)).fit(X, Y)
+    assert np.isfinite(model.predict(X)).all()
+
+
 def test_directions_around_the_back_are_left_as_they_are():
     azimuth = np.pi + 0.05 * RANDOM.normal(size=60)
     angles = np.stack([np.arctan2(np.sin(azimuth), np.cos(azimuth)), 0.05 * RANDOM.normal(size=60)], 1)
@@ -223,6 +263,9 @@ def test_masked_numbers_are_gaps():
         ("X", NUMBERS + 1j),
         ("X", pd.DataFrame({"a": [{"x": 1}] * 24})),
         ("X", pd.DataFrame({"a": [np.ones(2)] * 24})),
+        ("X", pd.DataFrame({"a": [frozenset("x")] * 24})),
+        ("X", pd.DataFrame({"a": [object()] * 24})),
+        ("X", np.zeros((24, 1), dtype=[("a", float), ("b", int)])),
         ("X", pd.DataFrame({"a": [date(2020, 1, 1)] * 24})),
         ("X", pd.DataFrame({"a": pd.period_range("2020-01", periods=24, freq="M")})),
         ("y", np.arange(24).astype("datetime64[D]")),

@@ -6,6 +6,7 @@ import math
 import numpy as np
 import pandas as pd
 import pytest
+from safetensors.torch import load_file, save_file
 from torch import nn
 
 from torchmcl import MCLClassifier, MCLRegressor, great_circle
@@ -121,6 +122,32 @@ def test_broken_weights_and_absent_files_are_named(folder, tmp_path):
     (tmp_path / "model.safetensors").write_bytes((folder / "model.safetensors").read_bytes()[:-9])
     with pytest.raises(UserError, match=r"model.safetensors: is not a complete safetensors file"):
         MCLRegressor.load(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "change", [lambda each: -each, lambda each: 0 * each - 1e30, lambda each: each[None]]
+)
+@pytest.mark.parametrize(
+    "name", ["factors", "calibration.interval", "calibration.region", "calibration.weights"]
+)
+def test_foreign_factors_and_calibrations_are_refused(folder, tmp_path, name, change):
+    (tmp_path / "config.json").write_bytes((folder / "config.json").read_bytes())
+    tensors = load_file(folder / "model.safetensors")
+    save_file({**tensors, name: change(tensors[name]).contiguous()}, tmp_path / "model.safetensors")
+    with pytest.raises(UserError, match=f"does not describe a model of this program .*{name.split('.')[0]}"):
+        MCLRegressor.load(tmp_path)
+
+
+def test_any_text_is_a_name_of_a_column_and_a_label(data, tmp_path):
+    X, y = data
+    names = {"x": "\ud800\x1b[31m", "kind": "`\n# kind" * 999}
+    model = MCLClassifier(hidden=(8,), max_epochs=1, random_state=0, progress=False)
+    model.fit(X.rename(columns=names), np.where(y > 0.5, "\udfff", "b")).save(tmp_path)
+    again = MCLClassifier.load(tmp_path)
+    np.testing.assert_array_equal(again.classes_, model.classes_)
+    card = (tmp_path / "README.md").read_text()
+    assert "\n# kind" not in card
+    assert "\x1b" not in card
 
 
 @pytest.mark.parametrize("labels", [["low", "high"], [3, 7], [False, True]])

@@ -288,7 +288,7 @@ def test_arguments_of_other_types_are_named(untrained, tmp_path):
         (lambda: untrained(walk.tolist()), "observed must be a tensor"),
         (lambda: untrained(walk.numpy()), "observed must be a tensor"),
         (lambda: untrained(walk + 0j), "observed must be a tensor of real numbers"),
-        (lambda: untrained(walk.to_sparse()), "observed must be a tensor of real numbers"),
+        (lambda: untrained(walk.to_sparse()), "observed must be a dense tensor"),
         (lambda: untrained(walk, frames=[1, 1]), "frames must be a tensor"),
         (lambda: untrained(walk, step="0.4"), "step must be a number"),
         (lambda: Forecaster().fit(None), "tracks must be Tracks or a list of them, got NoneType"),
@@ -315,3 +315,14 @@ def test_weights_are_saved_last(tmp_path, untrained, monkeypatch):
     assert [path.name for path in tmp_path.iterdir()] == ["config.json"]
     untrained.save(tmp_path)
     Forecaster.from_pretrained(tmp_path)
+
+
+def test_a_program_in_double_precision_reads_the_same_network():
+    observed = walks()
+    expected = Forecaster.from_pretrained()(observed).points
+    torch.set_default_dtype(torch.float64)
+    try:
+        found = Forecaster.from_pretrained()(observed).points
+    finally:
+        torch.set_default_dtype(torch.float32)
+    torch.testing.assert_close(found, expected)

@@ -19,7 +19,7 @@ from torchmcl.ensemble import Ensemble
 from torchmcl.errors import UserError
 from torchmcl.heads import Scores
 from torchmcl.runs.files import atomic, write_json
-from torchmcl.runs.weights import MOST_PARAMETERS, load_weights
+from torchmcl.runs.weights import MOST_PARAMETERS, load_weights, single_precision
 from torchmcl.sharing.cards import Card, check_own, write_card
 
 __all__ = ["CONFIG", "WEIGHTS", "NetworkDescription", "load_pretrained", "save_pretrained", "sound_card"]
@@ -152,7 +152,8 @@ class NetworkDescription:
         """
         self.check_size()
         try:
-            return self._network(spread)
+            with single_precision():
+                return self._network(spread)
         except ValueError as error:
             raise UserError(f"network: {error}") from None
 

@@ -9,6 +9,7 @@ from torch import Tensor
 from torchmcl.assignment import Assign, assigned, winner_takes_all
 from torchmcl.classification.labels import class_targets
 from torchmcl.distances import cross_entropy, pairwise
+from torchmcl.energy import active_mean
 from torchmcl.errors import check_number
 from torchmcl.hypotheses import Hypotheses
 
@@ -68,5 +69,4 @@ def cmcl_loss(
         drawn = torch.randint(hypotheses.dim, (*cost.shape, 1), device=cost.device)
         divergence = surprise.expand(*cost.shape, -1).gather(-1, drawn).squeeze(-1) - uniform
     each = (weights * cost + beta * (1 - weights) * divergence).sum(-1)
-    # A product, not a selection: a NaN hypothesis must not disappear behind an inactive label.
-    return (each * active).sum() / active.sum().clamp(min=1)
+    return active_mean(each, active)

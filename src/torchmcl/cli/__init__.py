@@ -10,7 +10,7 @@ import sys
 import threading
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from io import TextIOWrapper
 from typing import Annotated, Any
@@ -173,7 +173,7 @@ def _ended(received: list[int]) -> int:
     except (typer.Abort, KeyboardInterrupt):
         # Another Ctrl-C would only print where the interpreter was while it ended.
         atexit.register(signal.signal, signal.SIGINT, signal.SIG_IGN)
-        print("torchmcl: interrupted; the same command continues where it stopped", file=sys.stderr)
+        _say("interrupted; the same command continues where it stopped")
         return 128 + (received or [signal.SIGINT])[0]
 
 
@@ -203,7 +203,9 @@ def _refuse(sentence: str) -> int:
 
 
 def _say(sentence: str) -> None:
+    """Print a sentence; that nobody can read it any more, as the output is closed or full, changes no exit code."""
     shown = printable(sentence)
     if len(shown) > LONGEST:
         shown = f"{shown[: LONGEST // 2]} ... {shown[-LONGEST // 2 :]}"
-    print(f"torchmcl: {shown}", file=sys.stderr)
+    with suppress(OSError):
+        print(f"torchmcl: {shown}", file=sys.stderr)

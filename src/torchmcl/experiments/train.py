@@ -27,7 +27,7 @@ from torchmcl.experiments.evaluate import evaluate
 from torchmcl.experiments.saved import RunMetrics, TrainingRecord, load_network, load_settings, update_run
 from torchmcl.metrics import EarthMoversDistance, OracleError
 from torchmcl.runs.files import read_json, sweep, write_json
-from torchmcl.runs.folder import CHECKPOINT, MODEL, RunFolder
+from torchmcl.runs.folder import CHECKPOINT, CONFIG, MODEL, RunFolder
 from torchmcl.runs.records import read_record, write_record
 from torchmcl.sharing.cards import write_card
 from torchmcl.training import Hardware, History, Optimization, collapse, fit
@@ -132,6 +132,11 @@ def evaluate_run(
     folder = Path(folder)
     config, network = load_network(folder)
     data = data or open_data(config)
+    rate = read_json(folder / CONFIG)["sample_rate"]
+    if rate != data.sample_rate:
+        raise UserError(
+            f"{folder}: its network takes sound at {rate} Hz, its data are at {data.sample_rate} Hz"
+        )
     distance = great_circle_swapped if swapped else great_circle
     slots = config.method.kind is not Kind.mcl
     validation, test = (

@@ -1,21 +1,42 @@
 """Weights that may come from anybody: checked against the network before they are loaded."""
 
 import math
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
+import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import load_file
 from torch import Tensor, nn
 
 from torchmcl.errors import UserError
 
-__all__ = ["LARGEST_WEIGHT", "MOST_PARAMETERS", "load_weights"]
+__all__ = ["LARGEST_WEIGHT", "MOST_PARAMETERS", "load_weights", "single_precision"]
 
 MOST_PARAMETERS = 200_000_000
 """Of a network that is read; the network of the paper has 1.5 million."""
 
 LARGEST_WEIGHT = 1e6
 """Weights and statistics of trained networks stay far below."""
+
+
+@contextmanager
+def single_precision() -> Iterator[None]:
+    """Networks are made and trained in single precision and with gradients, whatever a program has chosen for itself.
+
+    Example:
+        >>> with single_precision():
+        ...     nn.Linear(1, 1).weight.dtype
+        torch.float32
+    """
+    before = torch.get_default_dtype()
+    torch.set_default_dtype(torch.float32)
+    try:
+        with torch.inference_mode(False), torch.enable_grad():
+            yield
+    finally:
+        torch.set_default_dtype(before)
 
 
 def load_weights(network: nn.Module, path: str | Path, described: str = "config.json") -> None:

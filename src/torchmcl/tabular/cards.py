@@ -10,6 +10,8 @@ __all__ = ["classifier_card", "regressor_card"]
 
 SHOWN = 12
 """Columns that a card names."""
+LONGEST = 80
+"""Characters of a name."""
 
 
 def regressor_card(
@@ -52,8 +54,8 @@ def classifier_card(estimator: Any) -> Card:
     Returns:
         The card.
     """
-    classes = [str(each) for each in estimator.classes_]
-    shown = ", ".join(map(as_code, classes[:SHOWN])) + (", ..." if len(classes) > SHOWN else "")
+    classes = estimator.classes_.tolist()
+    shown = ", ".join(map(_short, classes[:SHOWN])) + (", ..." if len(classes) > SHOWN else "")
     text = (
         f"One of {len(classes)} classes for each row of a table ({shown}), by {estimator.n_hypotheses} networks "
         f"trained together, loss `{estimator.loss}`.\n\n{_columns(estimator, estimator.columns_)}"
@@ -70,8 +72,13 @@ def _columns(estimator: Any, columns: Columns) -> str:
     count = len(columns.categorical)
     names = [str(name) for name in getattr(estimator, "feature_names_in_", range(count))]
     kinds = zip(names, columns.categorical, strict=True)
-    shown = [f"{as_code(name)} ({'category' if text else 'number'})" for name, text in kinds][:SHOWN]
+    shown = [f"{_short(name)} ({'category' if text else 'number'})" for name, text in kinds][:SHOWN]
     return f"{count} column(s): {', '.join(shown)}{', ...' if count > SHOWN else ''}."
+
+
+def _short(name: Any) -> str:
+    """A name of a table, which may hold anything."""
+    return as_code(str(name)[:LONGEST])
 
 
 def _limits(what: str) -> str:

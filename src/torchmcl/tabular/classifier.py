@@ -10,6 +10,7 @@ import torch
 from jaxtyping import Float
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.metrics import accuracy_score
 from sklearn.utils import assert_all_finite
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, column_or_1d
@@ -21,6 +22,7 @@ from torchmcl.ensemble import members_loss
 from torchmcl.errors import check_choice, check_number
 from torchmcl.hypotheses import Hypotheses, Link
 from torchmcl.losses import mcl_loss, rmcl_loss
+from torchmcl.runs.weights import single_precision
 from torchmcl.tabular.columns import Columns
 from torchmcl.tabular.given import as_numpy, naming
 from torchmcl.tabular.members import SCORED_AT_ONCE, MemberBatches, ring
@@ -158,7 +160,7 @@ class MCLClassifier(Stored, ClassifierMixin, BaseEstimator):
             The estimator itself.
         """
         self.check_settings()
-        with _unchanged_on_failure(self):
+        with _unchanged_on_failure(self), single_precision():
             rows = self._read(X, y, sample_weight)
             self.columns_ = Columns.fit(rows.table, rows.weights)
             seed = read_seed(self.random_state)
@@ -218,6 +220,17 @@ class MCLClassifier(Stored, ClassifierMixin, BaseEstimator):
         """
         best = self.predict_log_proba(X).argmax(-1)
         return self.classes_[best]
+
+    def score(self, X: Any, y: Any, sample_weight: ArrayLike | None = None) -> float:
+        """The share of labels that `predict` names.
+
+        Args:
+            X: `(n, features)`.
+            y: Their labels.
+            sample_weight: `(n,)`.
+        """
+        found = self.predict(X)
+        return float(accuracy_score(y, found, sample_weight=read_weights(sample_weight, len(found))))
 
     @staticmethod
     def _storage() -> ModuleType:

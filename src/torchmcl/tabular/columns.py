@@ -30,6 +30,8 @@ MOST_CATEGORIES = 50
 """The categories of a column that are told apart: the most frequent ones."""
 MISSING = "\0missing"
 """The label of a gap in a column of categories; no text of a table begins with this character."""
+NO_CELLS = (bytes, list, tuple, dict, set, frozenset, np.ndarray, np.void, complex, np.complexfloating)
+"""What a cell cannot be: no text, number or truth value."""
 DATE = re.compile(
     r"\d{4}-\d{1,2}-\d{1,2}([ T]\d{1,2}:\d{2}.*)?|\d{1,2}[./]\d{1,2}[./]\d{2,4}([ T]\d{1,2}:\d{2}.*)?"
 )
@@ -388,7 +390,8 @@ def _refuse_cells(name: str, column: Any) -> None:
     if getattr(column.dtype, "kind", "O") in "buifUST" or getattr(column.dtype, "name", "") == "category":
         return
     for kind in set(map(type, column)):
-        if issubclass(kind, (bytes, list, tuple, dict, set, np.ndarray, complex, np.complexfloating)):
+        nameless = all(getattr(kind, method) is getattr(object, method) for method in ("__str__", "__repr__"))
+        if nameless or issubclass(kind, NO_CELLS):
             raise TypeError(
                 f"X holds {kind.__name__} in {name}: the argument must be a string, a number or a boolean in each cell"
             )

@@ -25,9 +25,9 @@ DECAY = 0.99
 """Of the moving average of the weights."""
 SMALLEST_BATCH, LARGEST_BATCH, STEPS = 32, 256, 20
 EPOCHS, FULL_EPOCHS_UP_TO, POWER = 100, 2500, 0.4
-FACTORS = torch.logspace(np.log10(0.5), np.log10(3.0), 40)
+FACTORS = torch.logspace(np.log10(0.5), np.log10(3.0), 40, dtype=torch.float32)
 """Candidates for the factor of the widths of a member."""
-KERNELS = torch.logspace(-3, 1, 81)
+KERNELS = torch.logspace(-3, 1, 81, dtype=torch.float32)
 """Candidates for the width of hypotheses that have none of their own."""
 
 
@@ -257,7 +257,8 @@ def own_networks(network: Any, features: int, outputs: int, members: int) -> lis
     for each in made:
         if not isinstance(each, nn.Module):
             raise TypeError(f"network must make a torch.nn.Module, got {type(each).__name__}")
-    return made
+    # As the rows are, even if the module was made in double precision.
+    return [each.float() for each in made]
 
 
 def _no_factors(settings: Any, problem: Problem, members: int) -> Tensor:

@@ -15,6 +15,7 @@ from torch import nn
 from torchmcl.assignment import Assign, winner_takes_all
 from torchmcl.distances import Distance, euclidean
 from torchmcl.heads import Scores
+from torchmcl.runs.weights import single_precision
 from torchmcl.tabular.calibration import Calibration, calibrate, calibrate_out_of_fold
 from torchmcl.tabular.columns import group_labels
 from torchmcl.tabular.given import naming
@@ -179,7 +180,7 @@ class MCLRegressor(Predictions, Stored, RegressorMixin, BaseEstimator):
             The estimator itself.
         """
         check_settings(self)
-        with _unchanged_on_failure(self):
+        with _unchanged_on_failure(self), single_precision():
             prepared = prepare(self, X, y, sample_weight, eval_set)
             seed = read_seed(self.random_state)
             fraction = self.validation_fraction if prepared.validation is None else 0.0

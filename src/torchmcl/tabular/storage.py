@@ -16,6 +16,7 @@ import torchmcl
 from torchmcl.distances import chordal, euclidean, great_circle, great_circle_swapped, squared_euclidean
 from torchmcl.errors import UserError
 from torchmcl.runs.files import atomic, read_json, write_json
+from torchmcl.runs.weights import single_precision
 from torchmcl.sharing.cards import write_card
 from torchmcl.tabular.calibration import Calibration
 from torchmcl.tabular.cards import regressor_card
@@ -34,6 +35,8 @@ KIND = "torchmcl.MCLRegressor"
 FORMAT = 1
 LARGEST_CONFIG = 64 * 2**20
 MOST_PARAMETERS = 10**9
+HIGHEST_LEVEL = 1 + 1e-9
+"""Of a calibration: a sum of probabilities, which rounding may bring above 1."""
 PLAIN = (
     "n_hypotheses", "loss", "members", "activation", "scores", "beta", "negatives", "learning_rate", "weight_decay",
     "target_transform", "batch_size", "max_epochs", "patience", "validation_fraction", "device", "progress",
@@ -110,7 +113,8 @@ def read_model(
     value = _read_config(folder / CONFIG, kind)
     tensors = _read_weights(folder / WEIGHTS)
     try:
-        return build(value, tensors)
+        with single_precision():
+            return build(value, tensors)
     except UserError as error:
         raise UserError(f"{folder}: {error}") from None
     except (LookupError, TypeError, ValueError, ArithmeticError, RuntimeError, AttributeError) as error:
@@ -197,14 +201,15 @@ def _build(kind: type, value: dict[str, Any], tensors: dict[str, torch.Tensor], 
     units = _read_units(value["units"])
     energy = estimator.loss == "energy"
     readout = Readout(estimator.n_hypotheses, len(units.center), estimator.scores, energy)
+    factors = tensors["factors"]
+    if factors.ndim != 1 or not (factors > 0).all():
+        raise ValueError("factors must be one positive number for each member")
     made = _network(estimator, columns, readout, tensors)
     directional, scalar = is_directional(estimator), bool(value["scalar"])
     if scalar and len(units.center) > 1:
         raise ValueError(f"scalar must be false for {len(units.center)} outputs")
-    estimator.model_ = TableModel(
-        columns, units, made, tensors["factors"], estimator.n_hypotheses, directional, scalar
-    )
-    estimator.calibration_ = _calibration(value, tensors)
+    estimator.model_ = TableModel(columns, units, made, factors, estimator.n_hypotheses, directional, scalar)
+    estimator.calibration_ = _calibration(value, tensors, len(units.center))
     estimator.validation_score_ = tensors["validation_score"].numpy()
     estimator.n_iter_ = int(value["epochs"])
     estimator.target_transform_ = None if units.linear else "yeo-johnson"
@@ -258,22 +263,23 @@ def _network(
     return made.double().eval()
 
 
-def _calibration(value: dict[str, Any], tensors: dict[str, torch.Tensor]) -> Calibration | None:
+def _calibration(value: dict[str, Any], tensors: dict[str, torch.Tensor], dim: int) -> Calibration | None:
     if "calibration.interval" not in tensors:
         return None
-    interval, region, weights = (
-        tensors[f"calibration.{name}"].numpy() for name in ("interval", "region", "weights")
-    )
-    if interval.ndim != 2 or not len(interval) == len(region) == len(weights):
+    parts = {name: tensors.get(f"calibration.{name}") for name in ("interval", "region", "weights", "single")}
+    interval, region, weights, single = (None if each is None else each.numpy() for each in parts.values())
+    if interval is None or region is None or weights is None or not weights.size:
+        raise ValueError("calibration must hold levels and weights")
+    rows = weights.size
+    shapes = {(rows, dim): interval, (rows,): region, (rows, 2, dim + 1): single}
+    levels = {shape: each for shape, each in shapes.items() if each is not None}
+    if weights.shape != (rows,) or any(each.shape != shape for shape, each in levels.items()):
         raise ValueError("calibration does not fit together")
+    if any(each.min() < 0 or each.max() > HIGHEST_LEVEL for each in levels.values()) or weights.min() <= 0:
+        raise ValueError("calibration must hold levels from 0 to 1 and positive weights")
     groups = value["groups"]
     labels = None if groups is None else np.array([str(each) for each in groups])
-    if labels is not None and len(labels) != len(weights):
+    if labels is not None and labels.shape != weights.shape:
         raise ValueError("groups do not fit the calibration")
-    single = tensors.get("calibration.single")
-    if single is not None and single.shape != (len(interval), 2, interval.shape[1] + 1):
-        raise ValueError("the calibration of single members does not fit")
-    levels = None if single is None else single.numpy()
-    return Calibration(
-        interval, region, weights, labels, bool(value.get("smooth")), levels, len(tensors["factors"])
-    )
+    members = len(tensors["factors"])
+    return Calibration(interval, region, weights, labels, bool(value.get("smooth")), single, members)

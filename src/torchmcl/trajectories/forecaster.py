@@ -14,7 +14,7 @@ from torchmcl.errors import UserError, check_number, check_tensor
 from torchmcl.hypotheses import Hypotheses
 from torchmcl.runs.files import atomic, read_json, write_json
 from torchmcl.runs.records import from_plain
-from torchmcl.runs.weights import MOST_PARAMETERS, load_weights
+from torchmcl.runs.weights import MOST_PARAMETERS, load_weights, single_precision
 from torchmcl.sharing.cards import Card, check_own, write_card
 from torchmcl.sharing.hub import Shared, fetched
 from torchmcl.trajectories.calibration import Adjustment, adjustment_of
@@ -268,7 +268,8 @@ class Forecaster(Shared):
         for name in ("config.json", "model.safetensors"):
             if not (folder / name).is_file():
                 raise UserError(f"{folder / name}: is missing, the folder holds no forecaster")
-        network, adjustment = _described(path)
+        with single_precision():
+            network, adjustment = _described(path)
         load_weights(network, folder / "model.safetensors")
         return cls(network, adjustment)
 
@@ -308,10 +309,8 @@ class Forecaster(Shared):
     def _prepared(self, observed: Tensor, step: float) -> Tensor:
         """Eight positions of 0.4 s, NaN where unknown."""
         check_tensor("observed", observed)
-        if observed.layout != torch.strided or observed.is_complex() or observed.is_meta:
-            raise TypeError(
-                "observed must be a tensor of real numbers, not complex, sparse or on the device meta"
-            )
+        if observed.is_complex() or observed.is_meta:
+            raise TypeError("observed must be a tensor of real numbers, not complex or on the device meta")
         if observed.ndim != 3 or observed.shape[-1] != 2 or observed.shape[1] < 2:
             raise ValueError(f"observed must be (agents, at least 2 steps, 2), got {tuple(observed.shape)}")
         check_number("step", step)

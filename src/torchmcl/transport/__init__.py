@@ -5,6 +5,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from torchmcl.distances import Distance, cost_matrix, euclidean
+from torchmcl.energy import average
 from torchmcl.errors import check_floats, check_shape
 from torchmcl.hypotheses import Hypotheses, check_hypotheses
 from torchmcl.transport._autograd import transport_value
@@ -145,4 +146,4 @@ def oracle_error(
     """
     check_hypotheses(hypotheses)
     cost, active = cost_matrix(hypotheses.points, targets, active, distance=distance)
-    return cost.amin(-1).masked_fill(~active, 0).sum(-1) / active.sum(-1)
+    return average(cost.amin(-1).masked_fill(~active, 0), active.sum(-1), (-1,))
