@@ -124,7 +124,23 @@ def distribution(pooled: Hypotheses, units: Standard) -> Distribution:
         return Hypotheses(
             pooled.points * scale + center, pooled.logits, "softmax", pooled.widths * scale
         ).mixture()
-    return TransformedDistribution(pooled.mixture(), [AffineTransform(center, scale, event_dim=1)])
+    return ScaledMixture(pooled.mixture(), [AffineTransform(center, scale, event_dim=1)])
+
+
+class ScaledMixture(TransformedDistribution):
+    """A standardized mixture of several outputs in the units of the targets."""
+
+    @property
+    def mean(self) -> Tensor:
+        """`(*batch, dim)`."""
+        (transform,) = self.transforms
+        return transform(self.base_dist.mean)
+
+    @property
+    def variance(self) -> Tensor:
+        """`(*batch, dim)`."""
+        (transform,) = self.transforms
+        return self.base_dist.variance * transform.scale.square()
 
 
 def marginal(hypotheses: Hypotheses, axis: int) -> Hypotheses:
