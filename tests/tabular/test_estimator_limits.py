@@ -138,6 +138,27 @@ def test_what_a_program_has_chosen_for_itself_changes_no_fit(kind, tmp_path, req
 
 
 @pytest.mark.usefixtures("double")
+def test_training_does_not_change_the_module_that_a_function_gives():
+    given = torch.nn.Linear(2, 6)
+    before = given.weight.clone()
+    first = small(network=lambda features, outputs: given, members=1).fit(X, Y)
+    predicted = first.predict(X)
+    small(network=lambda features, outputs: given, members=1).fit(X, -Y)
+    assert torch.equal(given.weight, before)
+    np.testing.assert_array_equal(first.predict(X), predicted)
+
+
+@pytest.mark.parametrize("kind", [MCLRegressor, MCLClassifier])
+def test_networks_that_are_one_module_are_refused(kind):
+    given = {}
+
+    def network(features, outputs):
+        return given.setdefault(outputs, torch.nn.Linear(features, outputs))
+
+    with pytest.raises(ValueError, match="network must make a new module each time"):
+        kind(network=network, max_epochs=1, progress=False).fit(X, np.arange(len(X)) % 2)
+
+
 def test_a_network_in_double_precision_is_trained_in_single():
     model = small(network=torch.nn.Linear(2, 6)).fit(X, Y)
     assert np.isfinite(model.predict(X)).all()

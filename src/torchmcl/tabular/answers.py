@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 import torch
@@ -133,13 +134,13 @@ class ScaledMixture(TransformedDistribution):
     @property
     def mean(self) -> Tensor:
         """`(*batch, dim)`."""
-        (transform,) = self.transforms
+        transform: Any = self.transforms[0]
         return transform(self.base_dist.mean)
 
     @property
     def variance(self) -> Tensor:
         """`(*batch, dim)`."""
-        (transform,) = self.transforms
+        transform: Any = self.transforms[0]
         return self.base_dist.variance * transform.scale.square()
 
 

@@ -253,12 +253,15 @@ def own_networks(network: Any, features: int, outputs: int, members: int) -> lis
         members: How many.
     """
     module = isinstance(network, nn.Module)
-    made = [copy.deepcopy(network) if module else network(features, outputs) for _ in range(members)]
+    made = [network if module else network(features, outputs) for _ in range(members)]
     for each in made:
         if not isinstance(each, nn.Module):
             raise TypeError(f"network must make a torch.nn.Module, got {type(each).__name__}")
-    # As the rows are, even if the module was made in double precision.
-    return [each.float() for each in made]
+    if not module and len(set(map(id, made))) < members:
+        raise ValueError("network must make a new module each time that it is called, it gave the same one twice")
+    # Copies, so that no two share weights and training does not change what the user has; in single precision, as the
+    # rows are.
+    return [copy.deepcopy(each).float() for each in made]
 
 
 def _no_factors(settings: Any, problem: Problem, members: int) -> Tensor:
