@@ -138,6 +138,25 @@ def test_what_a_program_has_chosen_for_itself_changes_no_fit(kind, tmp_path, req
 
 
 @pytest.mark.usefixtures("double")
+def test_the_score_of_directions_does_not_depend_on_full_turns():
+    angles = np.stack([np.pi + X[:, 0] / 2, np.zeros(len(X))], 1)
+    model = small(loss="rmcl", members=None, distance=great_circle, max_epochs=30, learning_rate=2e-2)
+    model.fit(X, angles)
+    turned = angles - 2 * np.pi * np.outer(angles[:, 0] > np.pi, [1, 0])
+    assert model.score(X, turned) == pytest.approx(model.score(X, angles))
+    assert model.score(X, turned) > 0.5
+    with pytest.raises(ValueError, match="not for directions: crps"):
+        scorers.crps(model, X, angles)
+
+
+def test_a_list_of_rows_is_the_array_of_its_cells():
+    rows = [[float(x), bool(x > 0), "a" if x > 0.5 else np.nan] for x in X[:, 0]]
+    frame = pd.DataFrame(rows)
+    model = small().fit(frame, Y)
+    np.testing.assert_array_equal(model.predict(rows), model.predict(frame))
+    np.testing.assert_array_equal(small().fit(rows, Y).predict(rows), model.predict(frame))
+
+
 def test_training_does_not_change_the_module_that_a_function_gives():
     given = torch.nn.Linear(2, 6)
     before = given.weight.clone()

@@ -258,7 +258,9 @@ def own_networks(network: Any, features: int, outputs: int, members: int) -> lis
         if not isinstance(each, nn.Module):
             raise TypeError(f"network must make a torch.nn.Module, got {type(each).__name__}")
     if not module and len(set(map(id, made))) < members:
-        raise ValueError("network must make a new module each time that it is called, it gave the same one twice")
+        raise ValueError(
+            "network must make a new module each time that it is called, it gave the same one twice"
+        )
     # Copies, so that no two share weights and training does not change what the user has; in single precision, as the
     # rows are.
     return [copy.deepcopy(each).float() for each in made]

@@ -32,6 +32,7 @@ def crps(estimator: Any, X: Any, y: Any, sample_weight: ArrayLike | None = None)
         sample_weight: `(n,)`.
     """
     regressor, inputs = _unwrapped(estimator, X)
+    regressor._refuse_directions("crps")
     encoded = regressor._inputs(inputs)
     targets = regressor._targets(y, len(encoded))
     model = regressor.model_
