@@ -138,6 +138,29 @@ def test_what_a_program_has_chosen_for_itself_changes_no_fit(kind, tmp_path, req
 
 
 @pytest.mark.usefixtures("double")
+@pytest.mark.parametrize("settings", [{}, {"loss": "rmcl", "members": None}])
+@pytest.mark.parametrize("dim", [1, 2])
+def test_weights_of_either_part_do_not_need_those_of_the_other(settings, dim):
+    y = np.stack([Y, -Y], 1)[:, :dim]
+    equal, weights = np.ones(40), np.random.default_rng(0).uniform(0.5, 2, 40)
+    # Held-out rows have weights where one of them is there many times.
+    repeated = tuple(np.concatenate([each[40:], each[40:41].repeat(150, 0)]) for each in (X, y))
+    for own in (equal, weights):
+        for held in ((X[40:], y[40:]), repeated):
+            model = small(**settings).fit(X[:40], y[:40], sample_weight=own, eval_set=held)
+            assert np.isfinite(model.predict_interval(X, 0.5)).all()
+            assert model.validation_score_.shape == (model.model_.factors.shape[0],)
+
+
+def test_many_copies_of_a_held_out_row_count_as_one_with_their_weight():
+    one = X[40:41], Y[40:41]
+    many = tuple(
+        np.concatenate([each, own.repeat(100_000, 0)]) for each, own in zip((X, Y), one, strict=True)
+    )
+    scores = [small(max_epochs=1).fit(X, Y, eval_set=held).validation_score_ for held in (one, many)]
+    np.testing.assert_allclose(*scores, rtol=0.01)
+
+
 def test_the_score_of_directions_does_not_depend_on_full_turns():
     angles = np.stack([np.pi + X[:, 0] / 2, np.zeros(len(X))], 1)
     model = small(loss="rmcl", members=None, distance=great_circle, max_epochs=30, learning_rate=2e-2)

@@ -51,9 +51,10 @@ class Problem:
 
     def tensors(self, weighted: bool) -> tuple[Tensor, Tensor, Tensor]:
         """What a batch holds; the weight of a row is a last coordinate of its targets, where it is wanted."""
-        if not weighted or self.weights is None:
+        if not weighted:
             return self.inputs, self.targets, self.active
-        weights = self.weights[:, None, None].expand(*self.targets.shape[:2], 1)
+        own = self.targets.new_ones(len(self.targets)) if self.weights is None else self.weights
+        weights = own[:, None, None].expand(*self.targets.shape[:2], 1)
         return self.inputs, torch.cat([self.targets, weights], -1), self.active
 
 
@@ -111,7 +112,8 @@ def train_members(
         validation: Rows to validate on, in place of those of the folds.
         options: For `training.fit`: checkpoint and progress.
     """
-    objective = _objective(settings, problem.weights is not None)
+    weighted = any(each is not None and each.weights is not None for each in (problem, validation))
+    objective = _objective(settings, weighted)
     readout = _readout(settings, problem.targets.shape[-1])
     held = _held_out(problem, folds, validation)
     batches = _batches(problem, folds, objective, settings.batch_size, seed)
