@@ -152,12 +152,15 @@ def test_weights_of_either_part_do_not_need_those_of_the_other(settings, dim):
             assert model.validation_score_.shape == (model.model_.factors.shape[0],)
 
 
-def test_many_copies_of_a_held_out_row_count_as_one_with_their_weight():
+@pytest.mark.parametrize("settings", [{}, {"loss": "rmcl", "members": None}])
+def test_many_copies_of_a_held_out_row_count_as_one_with_their_weight(settings):
     one = X[40:41], Y[40:41]
     many = tuple(
         np.concatenate([each, own.repeat(100_000, 0)]) for each, own in zip((X, Y), one, strict=True)
     )
-    scores = [small(max_epochs=1).fit(X, Y, eval_set=held).validation_score_ for held in (one, many)]
+    scores = [
+        small(max_epochs=1, **settings).fit(X, Y, eval_set=held).validation_score_ for held in (one, many)
+    ]
     np.testing.assert_allclose(*scores, rtol=0.01)
 
 

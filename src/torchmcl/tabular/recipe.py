@@ -185,7 +185,10 @@ class _HeldOut:
     rows: Tensor
 
     def batches(self, weighted: bool) -> MemberBatches:
-        return MemberBatches(*self.problem.tensors(weighted), rows=self.rows, batch_size=SCORED_AT_ONCE)
+        tensors: tuple[Tensor, ...] = self.problem.tensors(weighted)
+        if not weighted and self.problem.weights is not None:
+            tensors = (*tensors, self.problem.weights)
+        return MemberBatches(*tensors, rows=self.rows, batch_size=SCORED_AT_ONCE)
 
     def answers(self, network: nn.Module) -> Hypotheses:
         with torch.no_grad():
