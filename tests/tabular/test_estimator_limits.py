@@ -2,6 +2,7 @@
 
 import threading
 from datetime import date
+from functools import partial
 
 import numpy as np
 import pandas as pd
@@ -162,6 +163,25 @@ def test_many_copies_of_a_held_out_row_count_as_one_with_their_weight(settings):
         small(max_epochs=1, **settings).fit(X, Y, eval_set=held).validation_score_ for held in (one, many)
     ]
     np.testing.assert_allclose(*scores, rtol=0.01)
+
+
+@pytest.mark.parametrize("value", [3.0, 0.1, -7e200])
+def test_the_score_of_a_constant_target_is_0_as_in_r2_score(value):
+    model = small().fit(X, Y)
+    for seed in range(10):
+        weights = np.random.default_rng(seed).uniform(0.5, 2, 60)
+        assert model.score(X, np.full(60, value), weights) == 0
+    weights[0] = 0
+    assert model.score(X, np.append(value / 2, np.full(59, value)), weights) == 0
+
+
+def test_weights_of_rows_without_targets_alone_are_refused():
+    y = np.where(np.arange(60)[:, None, None] < 40, Y[:, None, None], np.nan)
+    model = small().fit(X, y)
+    weights = (np.arange(60) >= 40).astype(float)
+    for call in (model.score, model.calibrate, partial(scorers.crps, model), model.fit):
+        with pytest.raises(ValueError, match="sample_weight is zero for every row that has a target"):
+            call(X, y, sample_weight=weights)
 
 
 def test_the_score_of_directions_does_not_depend_on_full_turns():

@@ -215,7 +215,7 @@ class MCLRegressor(Predictions, Stored, RegressorMixin, BaseEstimator):
         self._refuse_directions("calibrate")
         inputs = self._inputs(X)
         targets = self._targets(y, len(inputs))
-        weights = read_weights(sample_weight, len(inputs))
+        weights = read_weights(sample_weight, len(inputs), targets.active)
         labels = _read_groups(groups, len(inputs))
         used = np.flatnonzero((weights > 0) & targets.active.any(1))
         pooled = self.model_.pooled(inputs[used])
@@ -236,7 +236,7 @@ class MCLRegressor(Predictions, Stored, RegressorMixin, BaseEstimator):
         mean = np.reshape(self.predict(X), (-1, self.model_.dim))
         targets = self._targets(y, len(mean))
         row, _ = targets.active.nonzero()
-        weights = read_weights(sample_weight, len(mean))[row]
+        weights = read_weights(sample_weight, len(mean), targets.active)[row]
         true, expected = targets.values[targets.active], mean[row]
         if self.model_.directional:
             true, expected = (to_vectors(torch.from_numpy(each)).numpy() for each in (true, expected))
@@ -246,6 +246,8 @@ class MCLRegressor(Predictions, Stored, RegressorMixin, BaseEstimator):
         true, expected = true / largest, expected / largest
         residual = np.average((true - expected) ** 2, axis=0, weights=weights)
         total = np.average((true - np.average(true, axis=0, weights=weights)) ** 2, axis=0, weights=weights)
+        # Equal numbers have an average that may differ from them by rounding.
+        total = np.where(np.ptp(true[weights > 0], axis=0) > 0, total, 0.0)
         if self.model_.directional:
             # The coordinates of one vector, not several outputs.
             residual, total = residual.sum(), total.sum()

@@ -120,5 +120,5 @@ def _unwrapped(estimator: Any, X: Any) -> tuple[Any, Any]:
 
 
 def _average(each: Any, active: Any, sample_weight: ArrayLike | None) -> float:
-    weights = read_weights(sample_weight, len(each)) * active.sum(1)
+    weights = read_weights(sample_weight, len(each), active) * active.sum(1)
     return float(np.average(np.where(weights > 0, each, 0.0), weights=weights))
