@@ -262,6 +262,24 @@ def test_quantiles_never_cross_and_frames_keep_their_index():
     assert list(model.predict_interval(frame, 0.5).columns) == ["lower", "upper"]
 
 
+def test_columns_of_quantiles_close_to_each_other_have_names_of_their_own():
+    frame = pd.DataFrame(X)
+    levels = [0.1 + 0.2, 0.9999999, 0.99999999]
+    found = small().fit(frame, Y).predict_quantiles(frame, levels)
+    assert list(found.columns) == ["0.3", "0.9999999", "0.99999999"]
+
+
+def test_no_question_passes_more_rows_through_the_network_than_fit_into_memory(monkeypatch):
+    model, seen = small().fit(X, Y), []
+    model.model_.network.register_forward_hook(lambda module, inputs, output: seen.append(inputs[0].shape[1]))
+    monkeypatch.setattr("torchmcl.tabular.model.CHUNK", 16)
+    model.calibrate(X, Y).predict_region(X, 0.5).contains(Y)
+    model.predict_dist(X)
+    model.score(X, Y)
+    assert sum(seen) == 5 * len(X)
+    assert max(seen) == 16
+
+
 def test_calibrated_on_fresh_rows_the_coverage_is_that_of_the_rows():
     model = small().fit(X[:30], Y[:30]).calibrate(X, Y)
     ends = model.predict_interval(X, 0.8)
