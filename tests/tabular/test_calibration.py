@@ -6,7 +6,14 @@ import torch
 from scipy.special import ndtr, ndtri
 
 from torchmcl import Hypotheses
-from torchmcl.tabular.calibration import Calibration, carry_over, central_level, density_level
+from torchmcl.tabular.calibration import (
+    Calibration,
+    carry_over,
+    central_level,
+    density_level,
+    density_threshold,
+    log_density,
+)
 from torchmcl.tabular.regions import _where_above
 from torchmcl.tabular.scaling import Standard
 
@@ -144,6 +151,24 @@ def test_the_level_of_a_density_is_that_of_many_draws(hypotheses, dim, spread):
     error = density_level(h, y, Standard(np.zeros(dim), np.ones(dim))) - drawn.double().mean(0)
     assert error.abs().mean() < (0.015 if dim == 1 else 0.04)
     assert error.mean().abs() < 0.02
+
+
+@pytest.mark.parametrize(("hypotheses", "dim"), [(1, 1), (50, 1), (10, 2)])
+def test_a_region_has_the_targets_whose_level_is_at_most_its_own(hypotheses, dim):
+    """So that its coverage is that of the levels it was calibrated by."""
+    random = torch.Generator().manual_seed(0)
+    points, logits, widths, y = (
+        torch.randn(*shape, generator=random, dtype=torch.double)
+        for shape in ((200, hypotheses, dim), (200, hypotheses), (200, hypotheses), (200, dim))
+    )
+    h, units = Hypotheses(points, logits, "softmax", widths.exp()), Standard(np.zeros(dim), np.ones(dim))
+    own, density = density_level(h, y, units), log_density(h.mixture(), units, y)
+    for level in (0.0, 0.5, 0.9, 0.99, 0.999):
+        threshold = density_threshold(h, torch.full((200,), level, dtype=torch.double), units)
+        assert torch.equal(density >= threshold, own <= level)
+    # Levels of calibration are levels of targets, and a region has the targets at its edge.
+    assert (density >= density_threshold(h, own, units)).all()
+    assert (density_threshold(h, torch.ones(200).double(), units) == -torch.inf).all()
 
 
 def test_a_region_of_two_branches_has_two_intervals():

@@ -2,6 +2,7 @@
 
 import threading
 from datetime import date
+from functools import partial
 
 import numpy as np
 import pandas as pd
@@ -138,6 +139,91 @@ def test_what_a_program_has_chosen_for_itself_changes_no_fit(kind, tmp_path, req
 
 
 @pytest.mark.usefixtures("double")
+@pytest.mark.parametrize("settings", [{}, {"loss": "rmcl", "members": None}])
+@pytest.mark.parametrize("dim", [1, 2])
+def test_weights_of_either_part_do_not_need_those_of_the_other(settings, dim):
+    y = np.stack([Y, -Y], 1)[:, :dim]
+    equal, weights = np.ones(40), np.random.default_rng(0).uniform(0.5, 2, 40)
+    # Held-out rows have weights where one of them is there many times.
+    repeated = tuple(np.concatenate([each[40:], each[40:41].repeat(150, 0)]) for each in (X, y))
+    for own in (equal, weights):
+        for held in ((X[40:], y[40:]), repeated):
+            model = small(**settings).fit(X[:40], y[:40], sample_weight=own, eval_set=held)
+            assert np.isfinite(model.predict_interval(X, 0.5)).all()
+            assert model.validation_score_.shape == (model.model_.factors.shape[0],)
+
+
+@pytest.mark.parametrize("settings", [{}, {"loss": "rmcl", "members": None}])
+def test_many_copies_of_a_held_out_row_count_as_one_with_their_weight(settings):
+    one = X[40:41], Y[40:41]
+    many = tuple(
+        np.concatenate([each, own.repeat(100_000, 0)]) for each, own in zip((X, Y), one, strict=True)
+    )
+    scores = [
+        small(max_epochs=1, **settings).fit(X, Y, eval_set=held).validation_score_ for held in (one, many)
+    ]
+    np.testing.assert_allclose(*scores, rtol=0.01)
+
+
+@pytest.mark.parametrize("value", [3.0, 0.1, -7e200])
+def test_the_score_of_a_constant_target_is_0_as_in_r2_score(value):
+    model = small().fit(X, Y)
+    for seed in range(10):
+        weights = np.random.default_rng(seed).uniform(0.5, 2, 60)
+        assert model.score(X, np.full(60, value), weights) == 0
+    weights[0] = 0
+    assert model.score(X, np.append(value / 2, np.full(59, value)), weights) == 0
+
+
+def test_weights_of_rows_without_targets_alone_are_refused():
+    y = np.where(np.arange(60)[:, None, None] < 40, Y[:, None, None], np.nan)
+    model = small().fit(X, y)
+    weights = (np.arange(60) >= 40).astype(float)
+    for call in (model.score, model.calibrate, partial(scorers.crps, model), model.fit):
+        with pytest.raises(ValueError, match="sample_weight is zero for every row that has a target"):
+            call(X, y, sample_weight=weights)
+
+
+def test_the_score_of_directions_does_not_depend_on_full_turns():
+    angles = np.stack([np.pi + X[:, 0] / 2, np.zeros(len(X))], 1)
+    model = small(loss="rmcl", members=None, distance=great_circle, max_epochs=30, learning_rate=2e-2)
+    model.fit(X, angles)
+    turned = angles - 2 * np.pi * np.outer(angles[:, 0] > np.pi, [1, 0])
+    assert model.score(X, turned) == pytest.approx(model.score(X, angles))
+    assert model.score(X, turned) > 0.5
+    with pytest.raises(ValueError, match="not for directions: crps"):
+        scorers.crps(model, X, angles)
+
+
+def test_a_list_of_rows_is_the_array_of_its_cells():
+    rows = [[float(x), bool(x > 0), "a" if x > 0.5 else np.nan] for x in X[:, 0]]
+    frame = pd.DataFrame(rows)
+    model = small().fit(frame, Y)
+    np.testing.assert_array_equal(model.predict(rows), model.predict(frame))
+    np.testing.assert_array_equal(small().fit(rows, Y).predict(rows), model.predict(frame))
+
+
+def test_training_does_not_change_the_module_that_a_function_gives():
+    given = torch.nn.Linear(2, 6)
+    before = given.weight.clone()
+    first = small(network=lambda features, outputs: given, members=1).fit(X, Y)
+    predicted = first.predict(X)
+    small(network=lambda features, outputs: given, members=1).fit(X, -Y)
+    assert torch.equal(given.weight, before)
+    np.testing.assert_array_equal(first.predict(X), predicted)
+
+
+@pytest.mark.parametrize("kind", [MCLRegressor, MCLClassifier])
+def test_networks_that_are_one_module_are_refused(kind):
+    given = {}
+
+    def network(features, outputs):
+        return given.setdefault(outputs, torch.nn.Linear(features, outputs))
+
+    with pytest.raises(ValueError, match="network must make a new module each time"):
+        kind(network=network, max_epochs=1, progress=False).fit(X, np.arange(len(X)) % 2)
+
+
 def test_a_network_in_double_precision_is_trained_in_single():
     model = small(network=torch.nn.Linear(2, 6)).fit(X, Y)
     assert np.isfinite(model.predict(X)).all()
@@ -174,6 +260,24 @@ def test_quantiles_never_cross_and_frames_keep_their_index():
         model.predict_dist(frame).cdf(torch.from_numpy(found["0.05"].to_numpy())[:, None]), 0.05
     )
     assert list(model.predict_interval(frame, 0.5).columns) == ["lower", "upper"]
+
+
+def test_columns_of_quantiles_close_to_each_other_have_names_of_their_own():
+    frame = pd.DataFrame(X)
+    levels = [0.1 + 0.2, 0.9999999, 0.99999999]
+    found = small().fit(frame, Y).predict_quantiles(frame, levels)
+    assert list(found.columns) == ["0.3", "0.9999999", "0.99999999"]
+
+
+def test_no_question_passes_more_rows_through_the_network_than_fit_into_memory(monkeypatch):
+    model, seen = small().fit(X, Y), []
+    model.model_.network.register_forward_hook(lambda module, inputs, output: seen.append(inputs[0].shape[1]))
+    monkeypatch.setattr("torchmcl.tabular.model.CHUNK", 16)
+    model.calibrate(X, Y).predict_region(X, 0.5).contains(Y)
+    model.predict_dist(X)
+    model.score(X, Y)
+    assert sum(seen) == 5 * len(X)
+    assert max(seen) == 16
 
 
 def test_calibrated_on_fresh_rows_the_coverage_is_that_of_the_rows():

@@ -97,6 +97,24 @@ def test_shape_of_prediction_follows_y(forked):
     assert competing(loss="mcl", max_epochs=1, scores=None).fit(x, y).predict_hypotheses(x[:5]).logits is None
 
 
+def test_the_distribution_of_several_outputs_has_the_moments_of_the_predictions(forked):
+    x, y = forked
+    model = small(max_epochs=2, random_state=0).fit(x, np.stack([y, 100 * y + 7], 1))
+    found = model.predict_dist(x[:5])
+    for each in (found, found.expand((3, 5))):
+        assert each.mean.shape == each.variance.shape == (*each.batch_shape, 2)
+    np.testing.assert_allclose(found.mean, model.predict(x[:5]))
+    np.testing.assert_allclose(found.stddev, model.predict_std(x[:5]))
+
+
+def test_the_region_of_a_row_does_not_depend_on_the_rows_beside_it(forked):
+    x, y = forked
+    model = small(max_epochs=2, random_state=0).fit(x, y)
+    together = model.predict_region(x[:5], 0.8).thresholds
+    alone = [model.predict_region(row[None], 0.8).thresholds[0] for row in x[:5]]
+    np.testing.assert_allclose(together, alone)
+
+
 def test_seed_decides_and_leaves_the_global_generator_alone(forked):
     import torch
 

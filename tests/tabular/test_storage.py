@@ -167,3 +167,24 @@ def test_classifiers_are_saved_with_their_labels(data, tmp_path, labels):
     (tmp_path / "config.json").write_text(json.dumps({**config, "classes": [1, "a"]}))
     with pytest.raises(UserError, match="does not describe a model of this program"):
         MCLClassifier.load(tmp_path)
+
+
+class Tied(nn.Module):
+    """Two layers with the same weights."""
+
+    def __init__(self, features, outputs):
+        super().__init__()
+        self.first, self.second = nn.Linear(features, features), nn.Linear(features, features)
+        self.second.weight = self.first.weight
+        self.head = nn.Linear(features, outputs)
+
+    def forward(self, x):
+        return self.head(self.second(self.first(x).relu()))
+
+
+@pytest.mark.parametrize("kind", [MCLRegressor, MCLClassifier])
+def test_networks_whose_layers_share_weights_are_saved(kind, data, tmp_path):
+    X, y = data
+    model = kind(network=Tied, max_epochs=1, random_state=0, progress=False).fit(X, np.where(y > 0, 1, 0))
+    model.save(tmp_path)
+    np.testing.assert_array_equal(kind.load(tmp_path, network=Tied).predict(X), model.predict(X))

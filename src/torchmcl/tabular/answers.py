@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 import torch
@@ -124,7 +125,23 @@ def distribution(pooled: Hypotheses, units: Standard) -> Distribution:
         return Hypotheses(
             pooled.points * scale + center, pooled.logits, "softmax", pooled.widths * scale
         ).mixture()
-    return TransformedDistribution(pooled.mixture(), [AffineTransform(center, scale, event_dim=1)])
+    return ScaledMixture(pooled.mixture(), [AffineTransform(center, scale, event_dim=1)])
+
+
+class ScaledMixture(TransformedDistribution):
+    """A standardized mixture of several outputs in the units of the targets."""
+
+    @property
+    def mean(self) -> Tensor:
+        """`(*batch, dim)`."""
+        transform: Any = self.transforms[0]
+        return transform(self.base_dist.mean)
+
+    @property
+    def variance(self) -> Tensor:
+        """`(*batch, dim)`."""
+        transform: Any = self.transforms[0]
+        return self.base_dist.variance * transform.scale.square()
 
 
 def marginal(hypotheses: Hypotheses, axis: int) -> Hypotheses:

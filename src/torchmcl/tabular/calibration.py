@@ -18,7 +18,7 @@ from torchmcl.tabular.members import pool
 from torchmcl.tabular.scaling import Standard
 from torchmcl.tabular.targets import Targets
 
-__all__ = ["Calibration", "calibrate", "calibrate_out_of_fold"]
+__all__ = ["Calibration", "calibrate", "calibrate_out_of_fold", "density_threshold"]
 
 Array = NDArray[np.float64]
 BANDWIDTH = 0.8
@@ -27,6 +27,8 @@ LEAST = 1e-3
 """Normal quantiles of levels below count as this, so that their logarithm is finite."""
 NODES, ROWS_AT_ONCE = 256, 64
 """Nodes that tell the probability of a region, at least, and rows whose nodes are in memory at once."""
+ROUNDING = 1e-9
+"""Of a sum of probabilities."""
 LARGEST_SEQUENCE = 50
 """Coordinates of a quasi-random sequence; with more it is no more even than random numbers."""
 
@@ -222,12 +224,30 @@ def central_level(hypotheses: Hypotheses, y: Tensor) -> Tensor:
 
 def density_level(hypotheses: Hypotheses, y: Tensor, units: Standard) -> Tensor:
     """The probability of the region whose density is above that of y, by a quasi-random quadrature."""
+    above = _densities_of_nodes(hypotheses, units) > log_density(hypotheses.mixture(), units, y)
+    return (hypotheses.probs.T * above.double().mean(0)).sum(0)
+
+
+def density_threshold(hypotheses: Hypotheses, levels: Tensor, units: Standard) -> Tensor:
+    """The least log density whose `density_level` is at most `levels (rows,)`, by the same quadrature.
+
+    With another one, regions would not hold the coverage that the levels were calibrated for. Minus infinity where the
+    level is 1 or more.
+    """
+    found = _densities_of_nodes(hypotheses, units)
+    mass = (hypotheses.probs.T / len(found)).expand(found.shape)
+    found, order = found.flatten(0, 1).sort(0, descending=True)
+    inside = mass.flatten(0, 1).gather(0, order).cumsum(0) <= levels + ROUNDING
+    everything = torch.full_like(found[:1], -torch.inf)
+    return torch.cat([found, everything]).gather(0, inside.sum(0, keepdim=True))[0]
+
+
+def _densities_of_nodes(hypotheses: Hypotheses, units: Standard) -> Tensor:
+    """Log densities at nodes around each hypothesis, `(nodes, hypotheses, rows)`."""
     assert hypotheses.widths is not None
-    mixture = hypotheses.mixture()
     nodes = _normal_nodes(*hypotheses.points.shape[1:])
     points, widths = hypotheses.points.transpose(0, 1), hypotheses.widths.T[..., None]
-    above = log_density(mixture, units, points + widths * nodes) > log_density(mixture, units, y)
-    return (hypotheses.probs.T * above.double().mean(0)).sum(0)
+    return log_density(hypotheses.mixture(), units, points + widths * nodes)
 
 
 @cache

@@ -36,8 +36,10 @@ def save(estimator: Any, folder: Path) -> None:
         estimator: That is fitted.
         folder: Made where it is missing.
     """
+    # Copies: safetensors refuses weights that two layers share.
     tensors = {
-        name: each.detach().cpu().contiguous() for name, each in estimator.network_.state_dict().items()
+        name: each.detach().cpu().contiguous().clone()
+        for name, each in estimator.network_.state_dict().items()
     }
     state = estimator.random_state
     settings = {name: getattr(estimator, name) for name in PLAIN}

@@ -188,6 +188,9 @@ class KeepBestMembers(Callback):
         self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, *indices: int
     ) -> None:
         each, weight = self.score(outputs["hypotheses"], *batch[1:3])
+        # Of rows that the score itself does not weigh.
+        for own in batch[3:]:
+            weight = weight * own
         self.items.append(((each * weight).cpu(), weight.to(each).cpu()))
 
     def on_validation_end(self, trainer: Trainer, pl_module: LightningModule) -> None:

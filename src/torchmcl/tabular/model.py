@@ -63,7 +63,7 @@ class TableModel:
 
     def pooled(self, inputs: Tensor) -> Hypotheses:
         """The hypotheses of all members as one distribution, `(rows, members x K)`, in standardized units."""
-        return self.answer(inputs).pooled
+        return Hypotheses.cat([part.pooled for _, part in self.parts(inputs)])
 
     def mean(self, inputs: Tensor) -> Array:
         """`(rows, dim)`."""
@@ -81,7 +81,7 @@ class TableModel:
     def distribution(self, inputs: Tensor) -> Distribution:
         """Batch shape `(rows,)`, event shape `(dim,)`."""
         self._refuse_directions("predict_dist")
-        return distribution(Hypotheses.cat([part.pooled for _, part in self.parts(inputs)]), self.units)
+        return distribution(self.pooled(inputs), self.units)
 
     def quantiles(self, inputs: Tensor, levels: Array) -> Array:
         """`(rows, levels, dim)` at levels that broadcast to that shape; infinite at 0 and 1."""

@@ -118,7 +118,7 @@ class Predictions:
         if levels.ndim != 1 or not ((levels > 0) & (levels < 1)).all():
             raise ValueError(f"alpha must hold levels between 0 and 1, got {alpha}")
         values = self.model_.quantiles(inputs, levels[:, None])
-        return self._framed(X, values, [f"{level:g}" for level in levels])
+        return self._framed(X, values, [f"{level:.12g}" for level in levels])
 
     def predict_interval(self, X: Any, coverage: float = 0.9, groups: Any = None) -> Any:
         """Central intervals that contain the targets of new rows with probability `coverage`.

@@ -110,7 +110,9 @@ def validated_table(estimator: Any, X: Any, categorical: tuple[bool, ...] | None
     first = categorical is None
     with naming("X"):
         if not is_frame(X):
-            X = validate_data(estimator, as_numpy(X), dtype=None, ensure_all_finite=False, reset=first)
+            X = validate_data(
+                estimator, _mixed(as_numpy(X)), dtype=None, ensure_all_finite=False, reset=first
+            )
         else:
             validate_data(estimator, X, skip_check_array=True, reset=first)
             if not len(X) or not X.shape[1]:
@@ -118,6 +120,12 @@ def validated_table(estimator: Any, X: Any, categorical: tuple[bool, ...] | None
                     f"X has {len(X)} rows and {X.shape[1]} columns: at least 1 of both is needed"
                 )
         return read_table(X, categorical)
+
+
+def _mixed(X: Any) -> Any:
+    """Lists of cells of several types as they are, where NumPy would make all of them text."""
+    as_text = isinstance(X, list | tuple) and np.asarray(X).dtype.kind in "US"
+    return np.array(X, dtype=object) if as_text else X
 
 
 def _units(estimator: Any, rows: Rows) -> Standard:

@@ -51,9 +51,10 @@ class Problem:
 
     def tensors(self, weighted: bool) -> tuple[Tensor, Tensor, Tensor]:
         """What a batch holds; the weight of a row is a last coordinate of its targets, where it is wanted."""
-        if not weighted or self.weights is None:
+        if not weighted:
             return self.inputs, self.targets, self.active
-        weights = self.weights[:, None, None].expand(*self.targets.shape[:2], 1)
+        own = self.targets.new_ones(len(self.targets)) if self.weights is None else self.weights
+        weights = own[:, None, None].expand(*self.targets.shape[:2], 1)
         return self.inputs, torch.cat([self.targets, weights], -1), self.active
 
 
@@ -111,7 +112,8 @@ def train_members(
         validation: Rows to validate on, in place of those of the folds.
         options: For `training.fit`: checkpoint and progress.
     """
-    objective = _objective(settings, problem.weights is not None)
+    weighted = any(each is not None and each.weights is not None for each in (problem, validation))
+    objective = _objective(settings, weighted)
     readout = _readout(settings, problem.targets.shape[-1])
     held = _held_out(problem, folds, validation)
     batches = _batches(problem, folds, objective, settings.batch_size, seed)
@@ -183,7 +185,10 @@ class _HeldOut:
     rows: Tensor
 
     def batches(self, weighted: bool) -> MemberBatches:
-        return MemberBatches(*self.problem.tensors(weighted), rows=self.rows, batch_size=SCORED_AT_ONCE)
+        tensors: tuple[Tensor, ...] = self.problem.tensors(weighted)
+        if not weighted and self.problem.weights is not None:
+            tensors = (*tensors, self.problem.weights)
+        return MemberBatches(*tensors, rows=self.rows, batch_size=SCORED_AT_ONCE)
 
     def answers(self, network: nn.Module) -> Hypotheses:
         with torch.no_grad():
@@ -253,12 +258,17 @@ def own_networks(network: Any, features: int, outputs: int, members: int) -> lis
         members: How many.
     """
     module = isinstance(network, nn.Module)
-    made = [copy.deepcopy(network) if module else network(features, outputs) for _ in range(members)]
+    made = [network if module else network(features, outputs) for _ in range(members)]
     for each in made:
         if not isinstance(each, nn.Module):
             raise TypeError(f"network must make a torch.nn.Module, got {type(each).__name__}")
-    # As the rows are, even if the module was made in double precision.
-    return [each.float() for each in made]
+    if not module and len(set(map(id, made))) < members:
+        raise ValueError(
+            "network must make a new module each time that it is called, it gave the same one twice"
+        )
+    # Copies, so that no two share weights and training does not change what the user has; in single precision, as the
+    # rows are.
+    return [copy.deepcopy(each).float() for each in made]
 
 
 def _no_factors(settings: Any, problem: Problem, members: int) -> Tensor:

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from torchmcl.hypotheses import Hypotheses
-from torchmcl.tabular.calibration import log_density
+from torchmcl.tabular.calibration import ROWS_AT_ONCE, density_threshold, log_density
 from torchmcl.tabular.given import read_floats
 from torchmcl.tabular.model import CHUNK, TableModel
 from torchmcl.tabular.scaling import Standard
@@ -18,8 +18,8 @@ from torchmcl.tabular.scaling import Standard
 __all__ = ["Regions", "regions"]
 
 Array = NDArray[np.float64]
-GRID, DRAWS = 512, 512
-"""Points at which a density is read to find where it crosses a threshold, and draws that tell the threshold."""
+GRID = 512
+"""Points at which a density is read to find where it crosses a threshold."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,15 +80,12 @@ def regions(model: TableModel, inputs: Tensor, levels: Array) -> Regions:
         levels: The probability of each region under the predicted distribution.
     """
     thresholds = []
-    random = torch.Generator().manual_seed(0)
-    rows = CHUNK // 8
-    for start in range(0, len(inputs), rows):
-        mixture = model.pooled(inputs[start : start + rows]).mixture()
-        drawn = log_density(mixture, model.units, mixture.sample((DRAWS,), random)).sort(0).values
-        outside = torch.from_numpy(1 - levels[start : start + rows].clip(0, 1))
-        index = (outside * DRAWS).long().clamp(max=DRAWS - 1)
-        threshold = drawn.gather(0, index[None])[0]
-        thresholds.append(torch.where(outside > 0, threshold, -torch.inf))
+    for rows, part in model.parts(inputs):
+        wanted = torch.from_numpy(levels[rows])
+        thresholds += [
+            density_threshold(part.pooled[k : k + ROWS_AT_ONCE], wanted[k : k + ROWS_AT_ONCE], model.units)
+            for k in range(0, len(part), ROWS_AT_ONCE)
+        ]
     return Regions(model, inputs, torch.cat(thresholds).numpy())
 
 

@@ -8,11 +8,13 @@ from types import ModuleType
 from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, RegressorMixin
 from torch import nn
 
 from torchmcl.assignment import Assign, winner_takes_all
+from torchmcl.directions import to_vectors
 from torchmcl.distances import Distance, euclidean
 from torchmcl.heads import Scores
 from torchmcl.runs.weights import single_precision
@@ -213,7 +215,7 @@ class MCLRegressor(Predictions, Stored, RegressorMixin, BaseEstimator):
         self._refuse_directions("calibrate")
         inputs = self._inputs(X)
         targets = self._targets(y, len(inputs))
-        weights = read_weights(sample_weight, len(inputs))
+        weights = read_weights(sample_weight, len(inputs), targets.active)
         labels = _read_groups(groups, len(inputs))
         used = np.flatnonzero((weights > 0) & targets.active.any(1))
         pooled = self.model_.pooled(inputs[used])
@@ -222,7 +224,7 @@ class MCLRegressor(Predictions, Stored, RegressorMixin, BaseEstimator):
         return self
 
     def score(self, X: Any, y: Any, sample_weight: ArrayLike | None = None) -> float:
-        """R² of the mean, each active target counting as one observation.
+        """R² of the mean, each active target counting as one observation; for directions, of their unit vectors.
 
         It tells how good the mean is, not how good the distribution is: `torchmcl.tabular.scorers` do that.
 
@@ -234,14 +236,21 @@ class MCLRegressor(Predictions, Stored, RegressorMixin, BaseEstimator):
         mean = np.reshape(self.predict(X), (-1, self.model_.dim))
         targets = self._targets(y, len(mean))
         row, _ = targets.active.nonzero()
-        weights = read_weights(sample_weight, len(mean))[row]
-        present = targets.values[targets.active]
+        weights = read_weights(sample_weight, len(mean), targets.active)[row]
+        true, expected = targets.values[targets.active], mean[row]
+        if self.model_.directional:
+            true, expected = (to_vectors(torch.from_numpy(each)).numpy() for each in (true, expected))
         # Squares of very large numbers are infinite, so all are divided by the largest first.
-        largest = np.maximum(np.abs(present).max(axis=0), np.abs(mean[row]).max(axis=0))
-        largest = np.where(largest > 0, largest, 1.0)
-        true, expected = present / largest, mean[row] / largest
+        largest = np.maximum(np.abs(true).max(axis=0), np.abs(expected).max(axis=0))
+        largest = np.where((largest > 0) & (not self.model_.directional), largest, 1.0)
+        true, expected = true / largest, expected / largest
         residual = np.average((true - expected) ** 2, axis=0, weights=weights)
         total = np.average((true - np.average(true, axis=0, weights=weights)) ** 2, axis=0, weights=weights)
+        # Equal numbers have an average that may differ from them by rounding.
+        total = np.where(np.ptp(true[weights > 0], axis=0) > 0, total, 0.0)
+        if self.model_.directional:
+            # The coordinates of one vector, not several outputs.
+            residual, total = residual.sum(), total.sum()
         explained = 1 - residual / np.where(total > 0, total, 1.0)
         return float(np.where(total > 0, explained, np.where(residual > 0, 0.0, 1.0)).mean())
 

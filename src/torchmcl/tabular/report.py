@@ -132,7 +132,7 @@ def _output(
     marginal = _marginal(y_train, len(y))
     found = {
         "model": _measured(answer, mean, y, ends[0.9], unit),
-        "marginal": _measured(marginal, marginal.mean, y, _same(y_train, len(y)), unit),
+        "marginal": _measured(marginal, ones[:, 0] * y_train.mean(), y, _same(y_train, len(y)), unit),
         "linear": _measured(by_line, by_line.mean, y, by_line.interval(0.9), unit),
     }
     low, high = ends[0.9]

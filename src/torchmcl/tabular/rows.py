@@ -31,8 +31,13 @@ class Rows:
         return len(self.weights)
 
 
-def read_weights(sample_weight: Any, rows: int) -> Array:
+def read_weights(sample_weight: Any, rows: int, active: NDArray[np.bool_] | None = None) -> Array:
     """The weight of each row; ones where there are none.
+
+    Args:
+        sample_weight: What the user gave.
+        rows: How many there are.
+        active: Which targets exist, `(rows, targets)`, where at least one must have a weight.
 
     Raises:
         ValueError: If they are negative, not finite, all zero, or not one for each row.
@@ -46,6 +51,8 @@ def read_weights(sample_weight: Any, rows: int) -> Array:
         raise ValueError("sample_weight must hold finite numbers that are not negative")
     if not weights.any():
         raise ValueError("sample_weight is zero for every row: there is nothing to learn from")
+    if active is not None:
+        _check_some(active[weights > 0])
     # The sum of very large weights is infinite; only their proportions count.
     return weights if weights.max() < LARGEST else weights / weights.max()
 
@@ -67,6 +74,7 @@ def merge(table: Table, targets: Targets, weights: Array, keep_empty: bool) -> R
             f"X has {len(table.numbers)} rows and y has {len(targets.values)}: inconsistent numbers of samples"
         )
     kept = np.flatnonzero((weights > 0) & (targets.active.any(1) | keep_empty))
+    _check_some(targets.active[kept])
     table, targets, weights = table.take(kept), targets.take(kept), weights[kept]
     first, index = _unique(table, targets)
     total = np.bincount(index, weights=weights).astype(np.float64)
@@ -75,6 +83,11 @@ def merge(table: Table, targets: Targets, weights: Array, keep_empty: bool) -> R
         # As rows of their own they are held out one by one, as new rows that equal a training row will come.
         first, total = first.repeat(total.astype(np.int64)), np.ones(int(total.sum()))
     return Rows(table.take(first), targets.take(first), total)
+
+
+def _check_some(active: NDArray[np.bool_]) -> None:
+    if not active.any():
+        raise ValueError("sample_weight is zero for every row that has a target")
 
 
 def _unique(table: Table, targets: Targets) -> tuple[NDArray[np.int64], NDArray[np.int64]]:

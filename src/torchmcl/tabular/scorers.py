@@ -32,6 +32,7 @@ def crps(estimator: Any, X: Any, y: Any, sample_weight: ArrayLike | None = None)
         sample_weight: `(n,)`.
     """
     regressor, inputs = _unwrapped(estimator, X)
+    regressor._refuse_directions("crps")
     encoded = regressor._inputs(inputs)
     targets = regressor._targets(y, len(encoded))
     model = regressor.model_
@@ -119,5 +120,5 @@ def _unwrapped(estimator: Any, X: Any) -> tuple[Any, Any]:
 
 
 def _average(each: Any, active: Any, sample_weight: ArrayLike | None) -> float:
-    weights = read_weights(sample_weight, len(each)) * active.sum(1)
+    weights = read_weights(sample_weight, len(each), active) * active.sum(1)
     return float(np.average(np.where(weights > 0, each, 0.0), weights=weights))
