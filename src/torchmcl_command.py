@@ -11,12 +11,14 @@ __all__ = ["main"]
 def main() -> None:
     """Import the command line, then run it."""
     _check_place()
-    before = signal.getsignal(signal.SIGINT)
-    if before is signal.default_int_handler:
-        signal.signal(signal.SIGINT, _end)
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
+    for number, handler in before.items():
+        if handler in (signal.default_int_handler, signal.SIG_DFL):
+            signal.signal(number, _end)
     from torchmcl.cli import main as run
 
-    signal.signal(signal.SIGINT, before)
+    for number, handler in before.items():
+        signal.signal(number, handler)
     run()
 
 

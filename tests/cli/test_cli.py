@@ -1,12 +1,10 @@
 """The command line: help for everybody, and one sentence for each mistake."""
 
 import io
-import os
 import re
 import signal
 import subprocess
 import sys
-import time
 import tomllib
 import warnings
 from pathlib import Path
@@ -145,22 +143,60 @@ def test_the_machine_is_no_traceback_either(error, monkeypatch, capsys):
     )
 
 
-def test_an_interruption_of_the_end_itself_is_no_traceback(monkeypatch):
-    def fail(*args, **kwargs):
-        raise KeyboardInterrupt
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+@pytest.fixture
+def signals():
+    """As a command finds them; afterwards as they were."""
+    before = {number: signal.getsignal(number) for number in SIGNALS}
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    yield
+    for number, handler in before.items():
+        signal.signal(number, handler)
+
+
+@pytest.mark.usefixtures("signals")
+@pytest.mark.parametrize("number", SIGNALS, ids=lambda number: number.name)
+def test_every_signal_is_one_sentence_and_further_ones_change_nothing(number, monkeypatch, capsys):
+    said = cli._say
+
+    def interrupted(*args, **kwargs):
+        signal.raise_signal(number)
+        raise AssertionError
+
+    def say_disturbed(sentence):
+        signal.raise_signal(number)
+        said(sentence)
+
+    monkeypatch.setattr(cli, "app", interrupted)
+    monkeypatch.setattr(cli, "_say", say_disturbed)
+    assert run(monkeypatch) == 128 + number
+    assert capsys.readouterr().err == "torchmcl: interrupted; the same command continues where it stopped\n"
+
+
+@pytest.mark.usefixtures("signals")
+@pytest.mark.parametrize("error", [None, KeyboardInterrupt(), UserError("wrong")], ids=repr)
+def test_signals_while_the_interpreter_ends_change_nothing(error, monkeypatch):
+    def end(*args, **kwargs):
+        if error is not None:
+            raise error
 
     ends = []
-    monkeypatch.setattr(cli, "app", fail)
+    monkeypatch.setattr(cli, "app", end)
     monkeypatch.setattr("atexit.register", lambda *end: ends.append(end))
-    assert run(monkeypatch) == 130
-    before = signal.getsignal(signal.SIGINT)
-    try:
-        for function, *arguments in ends:
-            function(*arguments)
-        os.kill(os.getpid(), signal.SIGINT)
-        time.sleep(0.01)
-    finally:
-        signal.signal(signal.SIGINT, before)
+    run(monkeypatch)
+    for function, *arguments in ends:
+        function(*arguments)
+    for number in SIGNALS:
+        signal.raise_signal(number)
+
+
+@pytest.mark.usefixtures("signals")
+def test_a_command_that_nohup_started_goes_on(monkeypatch):
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    monkeypatch.setattr(cli, "app", lambda *args, **kwargs: signal.raise_signal(signal.SIGHUP))
+    assert run(monkeypatch) == 0
 
 
 def test_a_closed_output_is_one_sentence(monkeypatch, capsys):

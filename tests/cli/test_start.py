@@ -1,6 +1,7 @@
 """The command before it is imported."""
 
 import os
+import signal
 import subprocess
 import sys
 
@@ -16,7 +17,7 @@ class Interrupter:
     @staticmethod
     def find_spec(name, *_):
         if name == "torch":
-            os.kill(os.getpid(), signal.SIGINT)
+            os.kill(os.getpid(), signal.Signals[sys.argv[1]])
 
 sys.meta_path.insert(0, Interrupter)
 from torchmcl_command import main
@@ -24,10 +25,12 @@ main()
 """
 
 
-def test_an_interruption_while_modules_are_imported_is_one_sentence():
-    words = [sys.executable, "-c", PROGRAM, "--version"]
+@pytest.mark.parametrize("name", ["SIGINT", "SIGTERM", "SIGHUP"])
+def test_an_interruption_while_modules_are_imported_is_one_sentence(name):
+    words = [sys.executable, "-c", PROGRAM, name]
     ended = subprocess.run(words, capture_output=True, text=True, check=False)
-    assert (ended.returncode, ended.stdout, ended.stderr) == (130, "", "torchmcl: interrupted\n")
+    code = 128 + signal.Signals[name]
+    assert (ended.returncode, ended.stdout, ended.stderr) == (code, "", "torchmcl: interrupted\n")
 
 
 DROPPED = """

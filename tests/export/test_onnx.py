@@ -113,7 +113,7 @@ def test_settings_of_no_toy_model_are_refused(change, tmp_path):
         toy_graph(tmp_path)
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_an_interruption_waits_for_the_tracer(number):
     """PyTorch would end the process where Python raises an exception inside of its tracer."""
     after, received = [], []

@@ -1,6 +1,7 @@
 """Records come back as they were, or a sentence says what is wrong with the file."""
 
 import json
+import subprocess
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -9,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from torchmcl.errors import UserError
-from torchmcl.runs.records import from_plain, read_record, write_record
+from torchmcl.runs.records import from_plain, provenance, read_record, write_record
 
 
 @dataclass(frozen=True)
@@ -45,6 +46,40 @@ def test_there_and_back(tmp_path):
     written = json.loads((tmp_path / "a.json").read_text())
     assert set(written["provenance"]) == {"torchmcl", "torch", "python", "commit"}
     assert from_plain(Whole, plain()) == WHOLE
+
+
+def test_records_need_no_git(tmp_path, monkeypatch):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    provenance.cache_clear()
+    try:
+        assert provenance()["commit"] is None
+    finally:
+        provenance.cache_clear()
+
+
+def test_the_commit_is_not_that_of_a_clone_around_the_installed_program(tmp_path, monkeypatch):
+    subprocess.run(["git", "init", "-q", tmp_path], check=True)
+    words = [
+        "git",
+        "-C",
+        tmp_path,
+        "-c",
+        "user.name=x",
+        "-c",
+        "user.email=x@y",
+        "commit",
+        "-q",
+        "--allow-empty",
+    ]
+    subprocess.run([*words, "-m", "theirs"], check=True)
+    installed = tmp_path / "venv" / "site-packages" / "torchmcl" / "__init__.py"
+    installed.parent.mkdir(parents=True)
+    monkeypatch.setattr("torchmcl.__file__", str(installed))
+    provenance.cache_clear()
+    try:
+        assert provenance()["commit"] is None
+    finally:
+        provenance.cache_clear()
 
 
 @pytest.mark.parametrize(

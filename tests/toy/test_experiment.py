@@ -19,6 +19,7 @@ from torchmcl.runs import RunFolder
 from torchmcl.toy import experiment, outcomes
 from torchmcl.toy.evaluate import Evaluation
 from torchmcl.toy.experiment import results, toy
+from torchmcl.toy.floor import TIMES
 from torchmcl.toy.models import METHODS
 
 GRID = 10
@@ -44,7 +45,7 @@ def trained(monkeypatch) -> list[str]:
         return real(method, *rest, **options)
 
     monkeypatch.setattr(outcomes, "train", train)
-    numbers = Evaluation(1.0, 1.0, [(0.0, 1.0)], 1.0, 1.0, 1.0, 1.0)
+    numbers = Evaluation(1.0, 1.0, [(t, 1.0) for t in TIMES.tolist()], 1.0, 1.0, 1.0, 1.0)
     monkeypatch.setattr(outcomes, "evaluate", lambda *_, **__: numbers)
     return methods
 

@@ -1,5 +1,6 @@
 """A model's folder: what is there is used, a killed training continues, and broken files are named."""
 
+import json
 import multiprocessing
 import os
 import shutil
@@ -9,7 +10,7 @@ from dataclasses import replace
 import pytest
 import torch
 from rich.console import Console
-from safetensors.torch import load_file
+from safetensors.torch import load_file, save_file
 
 from torchmcl.errors import UserError
 from torchmcl.runs.progress import bar
@@ -63,6 +64,49 @@ def test_other_settings_and_seeds_need_another_folder(tiny, finished):
         run(finished, tiny, seed=1)
     with pytest.raises(UserError, match=r"settings.learning_rate is 0.1, this run was made with 0.003"):
         run(finished, replace(tiny, learning_rate=0.1))
+
+
+FOREIGN = {
+    "steps that are no row": lambda path: {"steps": path["steps"][:, None]},
+    "other steps": lambda path: {"steps": path["steps"] + 1},
+    "steps of another type": lambda path: {"steps": path["steps"].double()},
+    "no steps": lambda path: {"steps": path["steps"][:0], "points": path["points"][:0]},
+    "many steps": lambda path: {name: value.repeat_interleave(9, 0) for name, value in path.items()},
+    "points of another shape": lambda path: {"points": path["points"][:, :, :1]},
+    "points that are not finite": lambda path: {"points": path["points"] / 0},
+    "further values": lambda path: {"more": torch.zeros(1)},
+}
+
+
+@pytest.mark.parametrize("what", FOREIGN)
+def test_a_path_of_another_model_is_refused(what, tiny, finished, tmp_path):
+    shutil.copytree(finished, tmp_path / "smcl")
+    file = tmp_path / "smcl" / "path.safetensors"
+    path = load_file(file)
+    changed = path | FOREIGN[what](path)
+    save_file({name: value.contiguous() for name, value in changed.items()}, file)
+    with pytest.raises(UserError, match=r"path\.safetensors: is not the path of this model"):
+        run(tmp_path / "smcl", tiny)
+
+
+@pytest.mark.parametrize("change", [lambda x: x.to(torch.int8), lambda x: x.double(), lambda x: 1e30 + x])
+def test_weights_that_no_training_gives_are_refused(change, tiny, finished, tmp_path):
+    shutil.copytree(finished, tmp_path / "smcl")
+    file = tmp_path / "smcl" / "model.safetensors"
+    save_file({name: change(value) for name, value in load_file(file).items()}, file)
+    with pytest.raises(UserError, match=r"model\.safetensors: "):
+        run(tmp_path / "smcl", tiny)
+
+
+@pytest.mark.parametrize("emd", [[], [[0.5, 0.1]], [[0.5, 0.1]] * 50])
+def test_an_evaluation_at_other_times_is_refused(emd, tiny, finished, tmp_path):
+    shutil.copytree(finished, tmp_path / "smcl")
+    file = tmp_path / "smcl" / "metrics.json"
+    plain = json.loads(file.read_text())
+    plain["evaluation"]["emd"] = emd
+    file.write_text(json.dumps(plain))
+    with pytest.raises(UserError, match=r"metrics\.json: evaluation\.emd is not at the 50 times"):
+        run(tmp_path / "smcl", tiny)
 
 
 @pytest.mark.parametrize("name", ["model.safetensors", "path.safetensors", "training.json", "metrics.json"])

@@ -147,7 +147,7 @@ def _undisturbed() -> Iterator[None]:
     mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     before = {
         number: signal.signal(number, lambda *came: received.append(came))
-        for number in (signal.SIGINT, signal.SIGTERM)
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
     }
     try:
         yield

@@ -35,6 +35,9 @@ GROUPS = (
     doctor,
 )
 
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+"""That interrupt a command."""
+
 app = typer.Typer(
     help="Multiple Choice Learning for PyTorch.",
     epilog="`torchmcl COMMAND --help` gives an example and lists the files that are written. "
@@ -82,7 +85,10 @@ def main() -> None:
         warnings.showwarning = _remark
         # A name in another script is a row of boxes in a picture; nobody can do anything about it here.
         warnings.filterwarnings("ignore", message=r"Glyph \d+ .* missing from font")
-        sys.exit(_run(received))
+        code = _run(received)
+        # All is said and done: another signal would only change the code while the interpreter ends.
+        atexit.register(_ignore_signals)
+        sys.exit(code)
 
 
 def _remark(message: Warning | str, *about: Any, **more: Any) -> None:
@@ -92,7 +98,7 @@ def _remark(message: Warning | str, *about: Any, **more: Any) -> None:
 
 @contextmanager
 def _terminable() -> Iterator[list[int]]:
-    """SIGTERM is handled as Ctrl-C is; yields the signals that came."""
+    """SIGTERM and SIGHUP are handled as Ctrl-C is; yields the signals that came."""
     received: list[int] = []
 
     def terminate(number: int, frame: Any) -> None:
@@ -102,13 +108,23 @@ def _terminable() -> Iterator[list[int]]:
     if threading.current_thread() is not threading.main_thread():
         yield received
         return
-    before, hook = signal.signal(signal.SIGTERM, terminate), sys.unraisablehook
+    before, hook = {number: signal.getsignal(number) for number in SIGNALS}, sys.unraisablehook
+    signal.signal(signal.SIGTERM, terminate)
+    if before[signal.SIGHUP] is not signal.SIG_IGN:  # as nohup has it
+        signal.signal(signal.SIGHUP, terminate)
     sys.unraisablehook = partial(_interrupt_again, hook)
     try:
         yield received
     finally:
-        signal.signal(signal.SIGTERM, before)
+        for number, handler in before.items():
+            signal.signal(number, handler)
         sys.unraisablehook = hook
+
+
+def _ignore_signals() -> None:
+    if threading.current_thread() is threading.main_thread():
+        for number in SIGNALS:
+            signal.signal(number, signal.SIG_IGN)
 
 
 def _interrupt_again(hook: Callable[[Any], Any], ignored: Any) -> None:
@@ -171,8 +187,7 @@ def _ended(received: list[int]) -> int:
         where = f"{error.filename}: " if error.filename else ""
         return _refuse(f"{where}{error.strerror or error}")
     except (typer.Abort, KeyboardInterrupt):
-        # Another Ctrl-C would only print where the interpreter was while it ended.
-        atexit.register(signal.signal, signal.SIGINT, signal.SIG_IGN)
+        _ignore_signals()
         _say("interrupted; the same command continues where it stopped")
         return 128 + (received or [signal.SIGINT])[0]
 

@@ -130,12 +130,12 @@ def _compare(graph: Graph, session: Any, example: tuple[torch.Tensor, ...], path
 
 @contextmanager
 def uninterrupted() -> Iterator[None]:
-    """Ctrl-C and SIGTERM wait until the end: PyTorch ends the process if Python raises inside of its tracer."""
+    """Ctrl-C, SIGTERM and SIGHUP wait until the end: PyTorch ends the process if Python raises inside of its tracer."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
     received: list[int] = []
-    signals = (signal.SIGINT, signal.SIGTERM)
+    signals = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
     before = {each: signal.signal(each, lambda number, _: received.append(number)) for each in signals}
     try:
         yield

@@ -47,16 +47,25 @@ def provenance() -> dict[str, Any]:
     """
     import torch
 
-    source = Path(torchmcl.__file__).parent
-    git = subprocess.run(
-        ["git", "-C", source, "rev-parse", "HEAD"], capture_output=True, text=True, check=False
-    )
     return {
         "torchmcl": torchmcl.__version__,
         "torch": torch.__version__,
         "python": platform.python_version(),
-        "commit": git.stdout.strip() or None,
+        "commit": _commit(Path(torchmcl.__file__).parent.parent.parent),
     }
+
+
+def _commit(clone: Path) -> str | None:
+    """Of this program, where it runs from its clone: an installed one may lie in a clone of something else."""
+    if not (clone / ".git").exists():
+        return None
+    try:
+        git = subprocess.run(
+            ["git", "-C", clone, "rev-parse", "HEAD"], capture_output=True, text=True, check=False
+        )
+    except OSError:
+        return None
+    return git.stdout.strip() or None
 
 
 def write_record(path: str | Path, record: Any) -> None:

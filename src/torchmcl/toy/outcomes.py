@@ -9,20 +9,22 @@ import torch
 from rich.console import Console
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save
-from torch import nn
+from torch import Tensor, nn
 
 import torchmcl
 from torchmcl.errors import UserError
 from torchmcl.runs import Record, RunFolder, atomic
-from torchmcl.runs.folder import MODEL
+from torchmcl.runs.folder import MODEL, SETTINGS
 from torchmcl.runs.progress import Bar, bar
+from torchmcl.runs.weights import load_weights
 from torchmcl.sharing.cards import Card, write_card
 from torchmcl.toy.data import Samples
 from torchmcl.toy.evaluate import Evaluation, evaluate, predict, winner_entropy
 from torchmcl.toy.floor import TIMES
 from torchmcl.toy.models import ENSEMBLES, NAMES, Method, build
 from torchmcl.toy.presets import Settings
-from torchmcl.toy.train import Trained, samples, steps, train
+from torchmcl.toy.train import Trained, path_points, path_steps, samples, steps, train
+from torchmcl.training.restoring import check_form
 
 __all__ = ["GRID_SIZE", "Metrics", "Outcome", "Run", "load_network", "run_model", "run_models", "work"]
 
@@ -33,9 +35,6 @@ EVALUATION_UNITS = 400.0
 """What an evaluation is worth on the progress bar, in training steps of a single network."""
 
 PATH = "path.safetensors"
-
-UNREADABLE = (OSError, KeyError, ValueError, RuntimeError, SafetensorError)
-"""What reading weights of a foreign or broken file may raise."""
 
 
 @dataclass(frozen=True)
@@ -116,7 +115,7 @@ def run_model(
                 _train(run, method, settings, seed, data, lambda part: advance(units * part))
             trained = _load(run, method, settings)
         with bar.stage(f"seed {seed}: evaluating {NAMES[method]}", EVALUATION_UNITS) as advance:
-            metrics = run.read(Metrics)
+            metrics = _read_metrics(run)
             if metrics is None or metrics.grid != size:
                 evaluation = evaluate(
                     predict(trained.network, TIMES),
@@ -194,31 +193,41 @@ def load_network(folder: Path, method: Method, settings: Settings) -> nn.Module:
         The network in evaluation mode.
     """
     network = build(method, settings)
-    try:
-        weights = load_file(folder / MODEL)
-        if not all(weight.isfinite().all() for weight in weights.values()):
-            raise ValueError("weights that are not finite")
-        network.load_state_dict(weights)
-    except UNREADABLE as error:
-        raise _unreadable(folder, error) from None
+    load_weights(network, folder / MODEL, SETTINGS)
     return network.eval().requires_grad_(False)
 
 
 def _load(run: RunFolder, method: Method, settings: Settings) -> Trained:
     training = run.read(Training)
     network = load_network(run.path, method, settings)
-    try:
-        path = load_file(run.path / PATH)
-        steps, points = path["steps"], path["points"]
-    except UNREADABLE as error:
-        raise _unreadable(run.path, error) from None
+    path = _load_path(run.path / PATH, method, settings, network)
     seconds = 0.0 if training is None else training.seconds
-    return Trained(network, seconds, steps, points)
+    return Trained(network, seconds, path["steps"], path["points"])
 
 
-def _unreadable(folder: Path, error: Exception) -> UserError:
-    reason = str(error).splitlines()[0]
-    return UserError(f"{folder}: the model cannot be read ({reason}); remove the folder")
+def _load_path(file: Path, method: Method, settings: Settings, network: nn.Module) -> dict[str, Tensor]:
+    chosen = torch.tensor(path_steps(steps(method, settings)))
+    points = path_points(network)
+    try:
+        found = load_file(file)
+        check_form(found, {"steps": chosen, "points": points.expand(len(chosen), *points.shape)}, "it")
+        if not torch.equal(found["steps"], chosen):
+            raise ValueError("steps are not those of its settings")
+    except (OSError, SafetensorError, ValueError) as error:
+        reason = str(error).splitlines()[0]
+        raise UserError(f"{file}: is not the path of this model ({reason}); remove {file.parent}") from None
+    return found
+
+
+def _read_metrics(run: RunFolder) -> Metrics | None:
+    metrics = run.read(Metrics)
+    if metrics is not None:
+        times = TIMES.new_tensor([t for t, _ in metrics.evaluation.emd])
+        if times.shape != TIMES.shape or not times.allclose(TIMES):
+            raise UserError(
+                f"{run.path / Metrics.file}: evaluation.emd is not at the {len(TIMES)} times of the experiment"
+            )
+    return metrics
 
 
 def _training_units(method: Method, settings: Settings) -> float:

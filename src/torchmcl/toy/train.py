@@ -16,7 +16,7 @@ from torchmcl.toy.presets import SCHEDULES, Settings
 from torchmcl.training import Optimization, TensorBatches, cosine, fit
 from torchmcl.training.restoring import check_form
 
-__all__ = ["PATH_TIMES", "Trained", "epochs", "samples", "steps", "train"]
+__all__ = ["PATH_TIMES", "Trained", "epochs", "path_points", "path_steps", "samples", "steps", "train"]
 
 PATH_TIMES = (0.1, 0.5, 0.9)
 PATH_LENGTH = 50
@@ -149,11 +149,37 @@ class FreshBatches:
         yield from TensorBatches(*fresh, batch_size=self.settings.batch_size)
 
 
+def path_steps(total: int) -> list[int]:
+    """The steps at which the path is noted: before the first one, then more and more distant ones.
+
+    Args:
+        total: How many steps the training has.
+
+    Returns:
+        The steps, in order.
+    """
+    return [0, *sorted(set(np.geomspace(1, total, PATH_LENGTH).astype(int).tolist()))]
+
+
+@torch.no_grad()
+def path_points(network: nn.Module) -> Tensor:
+    """The points of a path at one step.
+
+    Args:
+        network: From times to hypotheses.
+
+    Returns:
+        Points at `PATH_TIMES`.
+    """
+    device = next(network.parameters()).device
+    return network(torch.tensor(PATH_TIMES, device=device)[:, None]).points.cpu()
+
+
 class HypothesisPath(Callback):
     """The points at `PATH_TIMES`, at more and more distant steps."""
 
     def __init__(self, total: int) -> None:
-        self.chosen = set(np.geomspace(1, total, PATH_LENGTH).astype(int).tolist())
+        self.chosen = path_steps(total)
         self.steps: list[int] = []
         self.points: list[Tensor] = []
 
@@ -161,8 +187,11 @@ class HypothesisPath(Callback):
         if not self.steps:
             self._note(0, pl_module)
             return
-        check_form(self.steps, [0] * len(self.steps), "steps")
-        check_form(self.points, [self._points(pl_module)] * len(self.steps), "points")
+        past = self.chosen[: len(self.steps)]
+        check_form(self.steps, past, "steps")
+        if self.steps != past:
+            raise ValueError("steps are not those of this training")
+        check_form(self.points, [path_points(pl_module)] * len(self.steps), "points")
 
     def on_train_batch_end(
         self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int
@@ -173,11 +202,7 @@ class HypothesisPath(Callback):
 
     def _note(self, step: int, module: LightningModule) -> None:
         self.steps.append(step)
-        self.points.append(self._points(module))
-
-    @torch.no_grad()
-    def _points(self, module: LightningModule) -> Tensor:
-        return module(torch.tensor(PATH_TIMES, device=module.device)[:, None]).points.cpu()
+        self.points.append(path_points(module))
 
     def state_dict(self) -> dict[str, Any]:
         return {"steps": self.steps, "points": self.points}
