@@ -1,5 +1,6 @@
 """What an analysis does, in a process of its own: it reads one upload and writes the files of a result."""
 
+import errno
 import json
 import resource
 import sys
@@ -63,14 +64,18 @@ def perform(
     except (UserError, ValueError) as error:
         # The upload has a name of ours on the disk; its owner knows it by another.
         tell("failed", str(error).replace(str(source), name))
-    except MemoryError:
-        tell("failed", TOO_LARGE)
     except Exception as error:
-        if isinstance(error, RuntimeError) and "allocate memory" in str(error):  # as torch says it
+        if _lacks_memory(error):
             tell("failed", TOO_LARGE)
             return
         traceback.print_exc(file=sys.stderr)
         tell("failed", "the analysis failed; the log of the server says why")
+
+
+def _lacks_memory(error: Exception) -> bool:
+    """As Python, the system or torch says it."""
+    said = isinstance(error, RuntimeError) and "allocate memory" in str(error)
+    return said or isinstance(error, MemoryError) or getattr(error, "errno", None) == errno.ENOMEM
 
 
 def _recording(
