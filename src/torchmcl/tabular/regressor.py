@@ -207,7 +207,7 @@ class MCLRegressor(Predictions, Stored, RegressorMixin, BaseEstimator):
             X: `(n, features)`, rows that `fit` has not seen.
             y: Their targets.
             groups: `(n,)`; coverage then holds in each group.
-            sample_weight: `(n,)`.
+            sample_weight: `(n,)`, of which only the proportions count: a new row weighs as much as the average of them.
 
         Returns:
             The estimator itself.
