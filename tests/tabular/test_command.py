@@ -27,8 +27,9 @@ from torchmcl.runs.jobs import Local
 from torchmcl.tabular import drawing, scorers
 from torchmcl.tabular.command import FitSettings, fit_table, predict_table
 from torchmcl.tabular.files import pieces, read_frame
+from torchmcl.tabular.peers.answers import GaussianMixture
 from torchmcl.tabular.preparation import validated_table
-from torchmcl.tabular.report import _densities, _importance
+from torchmcl.tabular.report import Marginal, _densities, _importance
 from torchmcl.tabular.sets import read_split
 from torchmcl.tabular.study import Study, study, summary
 
@@ -189,6 +190,32 @@ def test_mistakes(table, tmp_path, changes, message):
             progress=False,
         )
     assert not (tmp_path / "run").exists()
+
+
+def test_the_marginal_distribution_is_one_mixture_for_all_rows():
+    random = np.random.default_rng(0)
+    y, trained = random.normal(size=10), random.lognormal(size=50)
+    found = Marginal.of(trained)
+    shape = (10, len(found.points))
+    rows = GaussianMixture(
+        np.full(shape, 1 / shape[1]),
+        np.broadcast_to(found.points, shape),
+        np.broadcast_to(found.widths, shape),
+    )
+    np.testing.assert_allclose(found.crps(y), rows.crps(y))
+    np.testing.assert_allclose(found.nll(y), rows.nll(y))
+
+
+def test_the_marginal_mean_is_that_of_the_training_rows(table, tmp_path):
+    frame = pd.read_csv(table)
+    frame["y"] = np.exp(3 * frame["y"])
+    path = tmp_path / "heavy.csv"
+    frame.to_csv(path, index=False)
+    settings = FitSettings(str(path), ("y",), members=1, hypotheses=2, epochs=1)
+    found = fit_table(settings, tmp_path / "run", progress=False)["outputs"]["y"]["marginal"]
+    order = np.random.default_rng(0).permutation(150)
+    held, trained = (frame["y"].to_numpy()[part] for part in (order[:30], order[30:]))
+    assert found["mae"] == pytest.approx(np.abs(held - trained.mean()).mean())
 
 
 def test_a_skewed_target_is_transformed_where_asked(table, tmp_path):

@@ -150,7 +150,9 @@ def test_any_text_is_a_name_of_a_column_and_a_label(data, tmp_path):
     assert "\x1b" not in card
 
 
-@pytest.mark.parametrize("labels", [["low", "high"], [3, 7], [False, True]])
+@pytest.mark.parametrize(
+    "labels", [["low", "high"], [3, 7], [False, True], np.array([5, 2**63 + 1], dtype=np.uint64)]
+)
 def test_classifiers_are_saved_with_their_labels(data, tmp_path, labels):
     X, y = data
     settings = {"n_hypotheses": 2, "loss": "rmcl", "hidden": (8,), "max_epochs": 2, "random_state": 0}

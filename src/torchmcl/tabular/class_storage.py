@@ -127,7 +127,8 @@ def _plain(classes: NDArray[Any]) -> list[Any]:
 def _labels(values: list[Any], kind: str) -> NDArray[Any]:
     if not all(type(each) is LABELS[kind] for each in values):
         raise ValueError("classes do not have the type of their labels")
-    found = np.array(values, dtype=object if kind == "O" else None)
+    # Whole numbers of both halves of the unsigned ones would become rounded decimal ones.
+    found = np.array(values, dtype={"O": object, "u": np.uint64}.get(kind))
     if found.ndim != 1 or len(np.unique(found)) != len(found) or len(found) < 2:
         raise ValueError("classes must be at least two different labels")
     return found

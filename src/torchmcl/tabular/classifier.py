@@ -83,8 +83,8 @@ class MCLClassifier(Stored, ClassifierMixin, BaseEstimator):
         hidden: Units of each hidden layer.
         activation: `"relu"`, `"silu"`, `"gelu"` or `"tanh"`.
         network: Your own network in place of the perceptrons: a function from the number of features and the number of
-            outputs to a `torch.nn.Module`. It is called once for each of the K networks, with the number of classes,
-            and with `loss="rmcl"` once for the choice network, with K outputs.
+            outputs to a new `torch.nn.Module`. It is called once for each of the K networks, with the number of
+            classes, and with `loss="rmcl"` once for the choice network, with K outputs.
         scores: `"softmax"` or `"sigmoid"`, as in `rmcl_loss`; other losses have no scores.
         beta: The weight of the divergence in `cmcl_loss` (`None` for 0.75), or of the scores in `rmcl_loss` (1).
         learning_rate: Of AdamW, at the start of a cosine schedule.

@@ -55,7 +55,7 @@ class MCLRegressor(Predictions, Stored, RegressorMixin, BaseEstimator):
         hidden: Units of each hidden layer.
         activation: `"relu"`, `"silu"`, `"gelu"` or `"tanh"`.
         network: Your own network in place of the perceptron: a function from the number of features and the number of
-            outputs to a `torch.nn.Module`, or a module, which each member copies. It maps `(batch, features)` to
+            outputs to a new `torch.nn.Module`, or a module, which each member copies. It maps `(batch, features)` to
             `(batch, outputs)`; the outputs are K points, then K logits, then K widths before a softplus.
         scores: `"softmax"`, one distribution over the hypotheses. With `loss="rmcl"` also `"sigmoid"`, the paper's,
             which counts targets; `None` with `loss="mcl"`.
@@ -207,7 +207,7 @@ class MCLRegressor(Predictions, Stored, RegressorMixin, BaseEstimator):
             X: `(n, features)`, rows that `fit` has not seen.
             y: Their targets.
             groups: `(n,)`; coverage then holds in each group.
-            sample_weight: `(n,)`.
+            sample_weight: `(n,)`, of which only the proportions count: a new row weighs as much as the average of them.
 
         Returns:
             The estimator itself.

@@ -1,7 +1,8 @@
 """What `torchmcl fit` tells about a model: measures on held-out rows, and a page that shows them."""
 
 import html
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,7 @@ import torchmcl
 from torchmcl.runs.tables import Column, Row, Table
 from torchmcl.tabular import drawing
 from torchmcl.tabular.judge import COVERAGES
-from torchmcl.tabular.peers.answers import Answer, GaussianMixture, QuantileTable
+from torchmcl.tabular.peers.answers import Answer, GaussianMixture, QuantileTable, mean_absolute
 from torchmcl.tabular.scaling import Standard
 
 __all__ = ["measures", "report", "terminal_table"]
@@ -27,6 +28,8 @@ COLUMNS = (
 KEYS = ("crps", "nll", "interval_score", "coverage", "width", "rmse", "mae")
 NEIGHBORS = 300
 """Components of the smoothed marginal distribution."""
+ROWS_AT_ONCE = 4096
+"""Rows that are compared with all components, so that memory stays bounded."""
 QUANTILES = 200
 """That stand for the distribution of transformed targets, which has no closed form of its CRPS."""
 MODERATE = 1e-100, 1e100
@@ -129,10 +132,11 @@ def _output(
     residual = max(float(np.std(y_train - linear.predict(inputs_train))), 1e-12)
     ones = np.ones((len(y), 1))
     by_line = GaussianMixture(ones, linear.predict(inputs)[:, None], ones * residual)
-    marginal = _marginal(y_train, len(y))
     found = {
         "model": _measured(answer, mean, y, ends[0.9], unit),
-        "marginal": _measured(marginal, ones[:, 0] * y_train.mean(), y, _same(y_train, len(y)), unit),
+        "marginal": _measured(
+            Marginal.of(y_train), ones[:, 0] * y_train.mean(), y, _same(y_train, len(y)), unit
+        ),
         "linear": _measured(by_line, by_line.mean, y, by_line.interval(0.9), unit),
     }
     low, high = ends[0.9]
@@ -187,14 +191,38 @@ def _ends(model: Any, X: Any, level: float, groups: Any, axis: int) -> tuple[Arr
     return (ends[:, 0], ends[:, 1]) if ends.ndim == 2 else (ends[:, 0, axis], ends[:, 1, axis])
 
 
-def _marginal(y: Array, rows: int) -> GaussianMixture:
-    """The training targets, smoothed by Scott's rule."""
-    points = np.quantile(y, (np.arange(NEIGHBORS) + 0.5) / NEIGHBORS)
-    width = max(float(np.std(y)) * len(y) ** -0.2, 1e-12)
-    shape = (rows, NEIGHBORS)
-    return GaussianMixture(
-        np.full(shape, 1 / NEIGHBORS), np.broadcast_to(points, shape), np.full(shape, width)
-    )
+@dataclass(frozen=True)
+class Marginal:
+    """The training targets, smoothed by Scott's rule: one distribution for all rows.
+
+    Args:
+        points: Of equal weight.
+        widths: Of the points, all the same.
+    """
+
+    points: Array
+    widths: Array
+
+    @classmethod
+    def of(cls, y: Array) -> "Marginal":
+        """Of training targets."""
+        points = np.quantile(y, (np.arange(NEIGHBORS) + 0.5) / NEIGHBORS)
+        return cls(points, np.full(NEIGHBORS, max(float(np.std(y)) * len(y) ** -0.2, 1e-12)))
+
+    def nll(self, y: Array) -> Array:
+        """Of each row."""
+        own = GaussianMixture(np.full((1, NEIGHBORS), 1 / NEIGHBORS), self.points[None], self.widths[None])
+        return np.concatenate([own.nll(part) for part in _rows_at_once(y)])
+
+    def crps(self, y: Array) -> Array:
+        """Of each row; how far two draws are apart is the same for all rows."""
+        apart = mean_absolute(self.points[:, None] - self.points, np.sqrt(2) * self.widths).mean()
+        near = [mean_absolute(part[:, None] - self.points, self.widths).mean(1) for part in _rows_at_once(y)]
+        return np.concatenate(near) - apart / 2
+
+
+def _rows_at_once(y: Array) -> Iterator[Array]:
+    return (y[start : start + ROWS_AT_ONCE] for start in range(0, len(y), ROWS_AT_ONCE))
 
 
 def _same(y: Array, rows: int) -> tuple[Array, Array]:
@@ -203,7 +231,7 @@ def _same(y: Array, rows: int) -> tuple[Array, Array]:
 
 
 def _measured(
-    answer: Answer, mean: Array, y: Array, ends: tuple[Array, Array], unit: float
+    answer: Answer | Marginal, mean: Array, y: Array, ends: tuple[Array, Array], unit: float
 ) -> dict[str, float | None]:
     """Of what is divided by `unit`; `None` for what is infinite, which JSON cannot hold."""
     low, high = ends

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from scipy.optimize import elementwise
 from scipy.special import erf, logsumexp, ndtr
 
-__all__ = ["Answer", "Fitted", "GaussianMixture", "QuantileTable"]
+__all__ = ["Answer", "Fitted", "GaussianMixture", "QuantileTable", "mean_absolute"]
 
 Array = NDArray[np.float64]
 
@@ -60,12 +60,12 @@ class GaussianMixture:
     def crps(self, y: Array) -> Array:
         """In closed form; `A` is the expected absolute value of a normal variable."""
         w, m, s = self.weights, self.means, self.widths
-        first = (w * _absolute(y[:, None] - m, s)).sum(-1)
+        first = (w * mean_absolute(y[:, None] - m, s)).sum(-1)
         second = np.empty(len(y))
         for start in range(0, len(y), 256):
             part = slice(start, start + 256)
             spread = np.hypot(s[part, :, None], s[part, None, :])
-            pairs = _absolute(m[part, :, None] - m[part, None, :], spread)
+            pairs = mean_absolute(m[part, :, None] - m[part, None, :], spread)
             second[part] = np.einsum("ri,rij,rj->r", w[part], pairs, w[part])
         return first - 0.5 * second
 
@@ -123,7 +123,7 @@ class QuantileTable:
         return self.ends(coverage)
 
 
-def _absolute(difference: Array, width: Array) -> Array:
+def mean_absolute(difference: Array, width: Array) -> Array:
     """`E |difference + width Z|` of a standard normal variable Z."""
     z = difference / width
     return difference * erf(z / math.sqrt(2)) + width * math.sqrt(2 / math.pi) * np.exp(-0.5 * z**2)
