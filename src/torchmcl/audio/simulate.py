@@ -1,5 +1,6 @@
 """Folders of simulated recordings, made in parallel, to the byte the same each time, never half written."""
 
+import errno
 import multiprocessing
 import os
 import signal
@@ -104,8 +105,12 @@ class _Job:
         words = [self.settings.seed, split, ("train", "test").index(subset), spec.overlap, spec.index]
         rng = np.random.default_rng(np.random.SeedSequence(words))
         scene = compose(self.settings, self.pools[spec.pool], spec.overlap, spec.room, rng)
+        sound = render(scene, self.settings, rng)
         with atomic(self.out / spec.audio) as temporary:
-            soundfile.write(temporary, render(scene, self.settings, rng), self.settings.sample_rate, "PCM_16")
+            try:
+                soundfile.write(temporary, sound, self.settings.sample_rate, "PCM_16")
+            except soundfile.LibsndfileError as error:  # as on a full disk
+                raise OSError(errno.EIO, f"cannot be written ({error.error_string})") from None
         write_text(self.out / spec.description, description(scene, self.settings.layout))
 
 
