@@ -26,7 +26,7 @@ from torchmcl.audio.datasets import LAYOUTS, RecordingSpec
 from torchmcl.audio.scenes import SceneSettings, compose, description, render
 from torchmcl.errors import UserError
 from torchmcl.runs.files import atomic, check_space, locked, read_json, sweep, write_json, write_text
-from torchmcl.runs.jobs import check_workers
+from torchmcl.runs.jobs import check_sockets, check_workers
 
 __all__ = ["simulate"]
 
@@ -50,6 +50,8 @@ def simulate(out: str | Path, settings: SceneSettings, workers: int = 1, progres
         How many recordings were made.
     """
     check_workers(workers)
+    if workers > 1:
+        check_sockets()
     out = Path(out)
     if not (out / SETTINGS).exists():
         # Before a list of all of them is made, which takes long where they are many.
