@@ -7,6 +7,7 @@ import multiprocessing
 import os
 import random
 import re
+import resource
 import shutil
 import signal
 import subprocess
@@ -246,6 +247,26 @@ def test_a_broken_sound_ends_the_work_with_its_name_also_in_workers(tmp_path):
         soundfile.write(tmp_path / f"sounds/dog/{number}.wav", np.zeros(4000), 8000)
     with pytest.raises(UserError, match=r"dog/\d\.wav: is silent"):
         simulate(tmp_path / "out", replace(TINY, events=tmp_path / "sounds"), workers=2)
+
+
+def test_a_temporary_folder_too_long_for_sockets_is_refused_before_anything_is_written(tmp_path, monkeypatch):
+    monkeypatch.setattr("tempfile.tempdir", f"/{'x' * 80}")
+    with pytest.raises(UserError, match=r"TMPDIR is /x+, must have at most 75 bytes"):
+        simulate(tmp_path, TINY, workers=2)
+    assert not list(tmp_path.iterdir())
+    assert simulate(tmp_path, TINY, workers=1)
+
+
+def test_a_recording_that_cannot_be_written_is_one_sentence(tmp_path):
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (10_000, before[1]))
+    try:
+        with pytest.raises(OSError, match=r"cannot be written .*\.wav'") as refused:
+            simulate(tmp_path / "a", TINY)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert refused.value.filename.endswith(".wav")
+    assert not list(tmp_path.rglob("*.wav"))
 
 
 def test_a_full_disk_is_noticed_before_the_work_begins(tmp_path, monkeypatch):

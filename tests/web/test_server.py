@@ -268,6 +268,12 @@ def test_several_at_once_all_end(client):
     assert ended == ["done"] * 3
 
 
+def test_a_temporary_folder_too_long_for_sockets_is_refused(monkeypatch):
+    monkeypatch.setattr("tempfile.tempdir", f"/{'x' * 80}")
+    with pytest.raises(UserError, match=r"TMPDIR is /x+, must have at most 75 bytes"):
+        create_app()
+
+
 def test_limits_are_positive():
     assert all(value > 0 for value in vars(Limits()).values())
 

@@ -1,5 +1,6 @@
 """Folders of simulated recordings, made in parallel, to the byte the same each time, never half written."""
 
+import errno
 import multiprocessing
 import os
 import signal
@@ -25,7 +26,7 @@ from torchmcl.audio.datasets import LAYOUTS, RecordingSpec
 from torchmcl.audio.scenes import SceneSettings, compose, description, render
 from torchmcl.errors import UserError
 from torchmcl.runs.files import atomic, check_space, locked, read_json, sweep, write_json, write_text
-from torchmcl.runs.jobs import check_workers
+from torchmcl.runs.jobs import check_sockets, check_workers
 
 __all__ = ["simulate"]
 
@@ -49,6 +50,8 @@ def simulate(out: str | Path, settings: SceneSettings, workers: int = 1, progres
         How many recordings were made.
     """
     check_workers(workers)
+    if workers > 1:
+        check_sockets()
     out = Path(out)
     if not (out / SETTINGS).exists():
         # Before a list of all of them is made, which takes long where they are many.
@@ -104,8 +107,12 @@ class _Job:
         words = [self.settings.seed, split, ("train", "test").index(subset), spec.overlap, spec.index]
         rng = np.random.default_rng(np.random.SeedSequence(words))
         scene = compose(self.settings, self.pools[spec.pool], spec.overlap, spec.room, rng)
+        sound = render(scene, self.settings, rng)
         with atomic(self.out / spec.audio) as temporary:
-            soundfile.write(temporary, render(scene, self.settings, rng), self.settings.sample_rate, "PCM_16")
+            try:
+                soundfile.write(temporary, sound, self.settings.sample_rate, "PCM_16")
+            except soundfile.LibsndfileError as error:  # as on a full disk
+                raise OSError(errno.EIO, f"cannot be written ({error.error_string})") from None
         write_text(self.out / spec.description, description(scene, self.settings.layout))
 
 

@@ -8,6 +8,7 @@ import os
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -20,13 +21,16 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from torchmcl.errors import UserError
 from torchmcl.runs.progress import is_watched
 
-__all__ = ["Job", "Local", "Ray", "check_address", "check_workers", "execute"]
+__all__ = ["Job", "Local", "Ray", "check_address", "check_sockets", "check_workers", "execute"]
 
 RETRIES = 3
 """How often a job is begun again whose Ray worker was lost; it goes on from its last checkpoint."""
 
 CONNECT_SECONDS = 5.0
 """After which nobody listens at the address of a cluster."""
+
+LONGEST_TEMPORARY = 75
+"""Bytes of the temporary folder: a socket has a path of 107, and Python adds `/pymp-xxxxxxxx/listener-xxxxxxxx`."""
 
 ONE_THREAD = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
 """Two jobs of one thread are faster than one job of two."""
@@ -99,6 +103,15 @@ def check_workers(workers: int) -> None:
         raise UserError(f"workers is {workers}, must be at least 1")
     if workers > most:
         raise UserError(f"workers is {workers}, must be at most {most}, eight for each core")
+
+
+def check_sockets() -> None:
+    """Refuse a temporary folder whose name leaves no room for the sockets of processes."""
+    folder = tempfile.gettempdir()
+    if len(os.fsencode(folder)) > LONGEST_TEMPORARY:
+        raise UserError(
+            f"TMPDIR is {folder}, must have at most {LONGEST_TEMPORARY} bytes: sockets of processes are made there"
+        )
 
 
 def execute(jobs: Sequence[Job], on: Local | Ray | None = None) -> None:

@@ -15,6 +15,7 @@ from starlette.requests import ClientDisconnect
 
 import torchmcl
 from torchmcl.errors import UserError
+from torchmcl.runs.jobs import check_sockets
 from torchmcl.web.analyses import Analyses, Analysis
 from torchmcl.web.guard import LOCAL_HOSTS, Guard
 from torchmcl.web.limits import Limits, media_type
@@ -57,6 +58,7 @@ def create_app(
     Returns:
         A FastAPI application, with its documentation at `/docs`.
     """
+    check_sockets()
     bounds = limits or Limits()
 
     @asynccontextmanager
