@@ -217,7 +217,7 @@ def transport_loss(
         tensor(0.)
     """
     cost, valid = mixture_cost(hypotheses, targets, active, distance=distance)
-    return active_mean(cost, valid)
+    return average(cost * valid, valid.sum().clamp(min=1))
 
 
 def pit_loss(

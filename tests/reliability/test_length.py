@@ -56,5 +56,5 @@ def test_an_hour_takes_at_most_700_megabytes(tmp_path):
     # Two hypotheses of one or two windows in each frame.
     with (tmp_path / "5" / "hour-hypotheses.csv").open() as lines:
         assert 300 * 50 * 2 <= sum(1 for _ in lines) - 1 <= 300 * 50 * 4
-    # 700 MB are promised for the bundled network, which is larger than this one.
-    assert long + (long - short) / 4 * 55 <= 600e6
+    # 700 MB are promised for the bundled network, which takes some 20 MB more than this one.
+    assert long + (long - short) / 4 * 55 <= 670e6

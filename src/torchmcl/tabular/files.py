@@ -92,7 +92,9 @@ def _csv(path: Path, rows: int | None, text: Collection[str]) -> Iterator[Any]:
     import pandas as pd
 
     try:
-        delimiter, comma = _signs(path, _head(path, rows is None))
+        head = _head(path, rows is None)
+        with _long_fields(len(head)):
+            delimiter, comma = _signs(path, head)
         options: dict[str, Any] = {
             "sep": delimiter,
             "decimal": "," if comma else ".",
@@ -148,10 +150,19 @@ def _first_line(error: Exception) -> str:
     return (str(error).splitlines() or [type(error).__name__])[0]
 
 
+@contextmanager
+def _long_fields(size: int) -> Iterator[None]:
+    """A long line is one field where it is split by a sign that it does not have; the limit is of the whole process."""
+    before = csv.field_size_limit()
+    csv.field_size_limit(max(before, size))
+    try:
+        yield
+    finally:
+        csv.field_size_limit(before)
+
+
 def _signs(path: Path, head: str) -> tuple[str, bool]:
     """The delimiter, and whether numbers have decimal commas."""
-    # A long line is one field where it is split by a sign that it does not have.
-    csv.field_size_limit(max(csv.field_size_limit(), len(head)))
     delimiter = _delimiter(head)
     lines = [line for line in csv.reader(io.StringIO(head), delimiter=delimiter) if line]
     names = lines[0] if lines else []
