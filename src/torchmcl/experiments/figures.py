@@ -12,10 +12,11 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import ScalarFormatter
 
 from torchmcl.audio.datamodule import AudioDataModule, Batch
+from torchmcl.errors import UserError
 from torchmcl.experiments.build import open_data
 from torchmcl.experiments.evaluate import only_active
 from torchmcl.experiments.published import Cells
-from torchmcl.experiments.saved import load_network, load_settings, read_metrics
+from torchmcl.experiments.saved import RunMetrics, load_network, load_settings, read_metrics
 from torchmcl.hypotheses import Hypotheses
 from torchmcl.runs.figures import save_figure
 
@@ -138,8 +139,13 @@ def winners(path: Path, results: Sequence[Result]) -> Path:
         The PNG file; a PDF is beside it.
     """
     result = results[0]
-    counts = np.array(read_metrics(result.run).test.winners)
-    shares = counts / counts.sum()
+    counts = read_metrics(result.run).test.winners or []
+    expected = load_settings(result.run).method.hypotheses
+    if len(counts) != expected or not any(counts):
+        raise UserError(
+            f"{result.run / RunMetrics.file}: test.winners must be {expected} counts, of which one is positive"
+        )
+    shares = np.array(counts) / sum(counts)
     entropy = -(shares[shares > 0] * np.log(shares[shares > 0])).sum()
     figure = Figure(figsize=(6.5, 3.4), layout="constrained")
     axis = figure.subplots()
