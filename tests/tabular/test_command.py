@@ -558,6 +558,11 @@ def test_a_study_is_resumed_and_summarized(tmp_path, monkeypatch):
         {"coverage": {"0.5": 1.0}},
         {"rmse": "x"},
         {"method": "other"},
+        {"rmse": -1.0},
+        {"cpu_seconds": -1},
+        {"crps": 5e-324},
+        {"coverage": dict.fromkeys(plain["coverage"], 7.0)},
+        {"width": dict.fromkeys(plain["width"], -1.0)},
     ):
         record.write_text(json.dumps(plain | change))
         with pytest.raises(UserError, match=r"tiny-0-quantiles\.json"):
