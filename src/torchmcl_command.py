@@ -19,7 +19,7 @@ def main() -> None:
 
     for number, handler in before.items():
         signal.signal(number, handler)
-    run()
+    run(ends=True)
 
 
 def _check_place() -> None:

@@ -2,4 +2,4 @@
 
 from torchmcl.cli import main
 
-main()
+main(ends=True)

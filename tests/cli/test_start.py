@@ -58,6 +58,32 @@ def test_an_interruption_in_a_finalizer_is_not_dropped(name, code):
     assert (ended.returncode, ended.stdout, ended.stderr) == (code, "", said)
 
 
+AGAIN = """
+import runpy, signal, sys
+import torchmcl_command
+from torchmcl import cli
+
+def app(words, standalone_mode):
+    signal.raise_signal(signal.SIGINT)
+
+cli.app = app
+begin = torchmcl_command.main if sys.argv[1] == "script" else lambda: runpy.run_module("torchmcl", run_name="__main__")
+try:
+    begin()
+finally:
+    signal.raise_signal(signal.Signals[sys.argv[2]])
+"""
+
+
+@pytest.mark.parametrize("name", ["SIGINT", "SIGTERM", "SIGHUP"])
+@pytest.mark.parametrize("begin", ["script", "module"])
+def test_a_second_signal_after_the_sentence_changes_nothing(begin, name):
+    words = [sys.executable, "-c", AGAIN, begin, name]
+    ended = subprocess.run(words, capture_output=True, text=True, check=False, timeout=50)
+    said = "torchmcl: interrupted; the same command continues where it stopped\n"
+    assert (ended.returncode, ended.stdout, ended.stderr) == (130, "", said)
+
+
 def test_a_deleted_current_folder_is_one_sentence(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "gone").mkdir()

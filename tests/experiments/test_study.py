@@ -14,6 +14,7 @@ from torchmcl.experiments.figures import Result
 from torchmcl.experiments.published import ANSYN, PUBLISHED, RESYN
 from torchmcl.experiments.saved import load_network
 from torchmcl.experiments.train import prepare, resume, train
+from torchmcl.runs.files import write_json
 from torchmcl.runs.jobs import Local
 
 
@@ -24,6 +25,64 @@ def test_the_published_numbers_are_those_of_the_abstracts_claims():
         for column in (1, 2):
             assert all(table["rmcl"][column][0] < row[column][0] for row in rows)
         assert all(len(row) == 6 for row in table.values())
+
+
+@pytest.fixture
+def finished_runs(tmp_path, monkeypatch):
+    """A study whose runs are done, with the results of the test recordings that are given."""
+    monkeypatch.setattr(study, "build_data", lambda *_, **__: None)
+
+    def make(name, changes=None, **test):
+        (base,) = study.compose_panels(name, ["scale=smoke"])
+        for run in study.plan(studies.STUDIES[name], base, tmp_path, seeds=2):
+            prepare(run.folder, run.config)
+            winners = [1] * (run.config.method.hypotheses or 1)
+            own = {"groups": groups("D1", "D2", "D3"), "winners": winners, "frame_recall": None}
+            own["frames_without_active_slot"] = 0
+            record = {
+                "method": run.config.method.name, "data": run.config.data.name, "scale": run.config.scale,
+                "seed": run.config.seed, "train_seconds": None, "collapse": None, "validation": own, "test": own,
+            }  # fmt: skip
+            write_json(run.done, record)
+        write_json(run.done, {**record, **(changes or {}), "test": {**own, **test}})
+        return study.run_study(name, ["scale=smoke"], out=tmp_path, seeds=2)[0]
+
+    return make
+
+
+def groups(*names):
+    moments = {"mean": 1.0, "std": 0.5, "chunks": 3}
+    return {name: {"emd": moments, "oracle": moments} for name in names}
+
+
+@pytest.mark.parametrize("names", [(), ("D1", "D3"), ("D1", "D2", "D3", "D4"), ("other",)])
+def test_recordings_without_some_numbers_of_sources_leave_gaps(names, monkeypatch, finished_runs):
+    """Not only in every run, but in the last one of several alone, whose files may come from elsewhere."""
+    use(monkeypatch, "table1", [studies.PIT])
+    shown = ["1.00 ± 0.50" if name in names else "" for name in ("D1", "D2", "D3")]
+    (row,) = [
+        line
+        for line in finished_runs("table1", groups=groups(*names)).read_text().split("\n")
+        if "PIT" in line
+    ]
+    assert [cell.strip(" *") for cell in row.split("|")[2:8]] == 2 * shown
+    for name in ("figure-statistics", "figure-hypotheses"):
+        use(monkeypatch, name, [studies.SIZES[0]])
+        assert imread(finished_runs(name, groups=groups(*names))).std() > 0
+
+
+@pytest.mark.parametrize("winners", [None, [], [0] * 20, [2, -1, *[0] * 18], [1] * 19, [1] * 21])
+def test_impossible_counts_of_winners_are_refused(winners, finished_runs):
+    with pytest.raises(UserError, match=r"metrics\.json: test.*winners must be .*counts"):
+        finished_runs("figure-winners", winners=winners)
+
+
+@pytest.mark.parametrize(
+    ("key", "value"), [("method", "pit"), ("data", "a"), ("scale", "paper"), ("seed", 9)]
+)
+def test_results_of_another_run_are_refused(key, value, finished_runs):
+    with pytest.raises(UserError, match=rf"metrics\.json: {key} is {value!r}, must be"):
+        finished_runs("figure-winners", {key: value})
 
 
 @pytest.fixture

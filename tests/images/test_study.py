@@ -208,7 +208,7 @@ class TestCommand:
         for key, value in (
             ("measures", {"top1": 1.0}), ("measures", {**whole["measures"], "oracle": []}),
             ("winners", [[1, 2], [3]]), ("winners", [[[1]] * 5]), ("histogram", "many"), ("histogram", [[1.0], [2.0]]),
-            ("histogram", [[10**30] * 20] * 2),
+            ("histogram", [[10**30] * 20] * 2), ("winners", [[1] * 5]), ("winners", [[1] * 5] * 10_000),
         ):  # fmt: skip
             record.write_text(json.dumps({**whole, key: value}))
             with pytest.raises(UserError, match="smcl"):

@@ -77,3 +77,11 @@ def test_tables_and_figures_are_written_whole_and_the_same_each_time(tmp_path):
     assert all(one.read_bytes() == two.read_bytes() for one, two in zip(first, second, strict=True))
     HTMLParser().feed(first[2].read_text())
     assert first[2].read_text().count("<table>") == 2
+
+
+def test_control_characters_of_names_are_written_as_text():
+    name = "a\x1b[31m\nb"
+    table = Table(name, [Column(name)], [Row(name, [1.0])])
+    for text, lines in ((table.markdown(), 5), (table.latex(), 8)):
+        assert "\x1b" not in text
+        assert len(text.splitlines()) == lines

@@ -162,3 +162,8 @@ def test_wrong_settings_are_named(iris, settings, message):
     clone(model)
     with pytest.raises((ValueError, TypeError), match=message):
         model.fit(iris[0], iris[2])
+
+
+def test_a_training_that_diverges_names_the_learning_rate(iris):
+    with pytest.raises(ValueError, match=r"loss is nan.*; a smaller learning_rate may help"):
+        small(learning_rate=1e6, max_epochs=5).fit(iris[0], iris[2])

@@ -23,10 +23,13 @@ from foreign import mutate
 from forks import execute
 from torchmcl import MCLRegressor
 from torchmcl.errors import UserError
+from torchmcl.runs.figures import caption
 from torchmcl.runs.jobs import Local
 from torchmcl.tabular import drawing, scorers
 from torchmcl.tabular.command import FitSettings, fit_table, predict_table
+from torchmcl.tabular.figures import study_figure
 from torchmcl.tabular.files import pieces, read_frame
+from torchmcl.tabular.judge import COVERAGES
 from torchmcl.tabular.peers.answers import GaussianMixture
 from torchmcl.tabular.preparation import validated_table
 from torchmcl.tabular.report import Marginal, _densities, _importance
@@ -558,6 +561,11 @@ def test_a_study_is_resumed_and_summarized(tmp_path, monkeypatch):
         {"coverage": {"0.5": 1.0}},
         {"rmse": "x"},
         {"method": "other"},
+        {"rmse": -1.0},
+        {"cpu_seconds": -1},
+        {"crps": 5e-324},
+        {"coverage": dict.fromkeys(plain["coverage"], 7.0)},
+        {"width": dict.fromkeys(plain["width"], -1.0)},
     ):
         record.write_text(json.dumps(plain | change))
         with pytest.raises(UserError, match=r"tiny-0-quantiles\.json"):
@@ -567,6 +575,17 @@ def test_a_study_is_resumed_and_summarized(tmp_path, monkeypatch):
         study(Study(str(tmp_path / "sets"), ("none",)), tmp_path / "out", Local(1))
     with pytest.raises(UserError, match="--peers magic: must be one of torchmcl, mdn"):
         study(Study(str(tmp_path / "sets"), methods=("magic",)), tmp_path / "out", Local(1))
+
+
+@pytest.mark.parametrize("name", ["a$\\bad{$", "$x$", "a\nb|c", "\x1b[31m"])
+def test_a_name_of_a_set_is_shown_as_text(name, tmp_path):
+    levels = dict.fromkeys(map(str, COVERAGES), 0.5)
+    numbers = dict.fromkeys(("seconds", "cpu_seconds", "rmse", "mae", "nll", "crps"), 1.0)
+    spread = {"coverage": levels, "width": levels, "interval_score": levels}
+    record = {"set": name, "method": "torchmcl", "rows": 9, "test_rows": 3, **numbers, **spread}
+    figure = study_figure(summary([record]))
+    figure.savefig(tmp_path / "study.png")
+    assert [label.get_text() for label in figure.axes[0].get_yticklabels()] == [caption(name)]
 
 
 @pytest.mark.parametrize("text", ["", "nan", "1e300", "99999999999999999999999", "0.5", "-1", "2", "x"])

@@ -204,3 +204,12 @@ def test_mistakes(settings, y, message):
         small(**{"members": None, **settings}).fit(
             np.arange(4.0)[:, None], np.arange(4.0) if y is None else y
         )
+
+
+@pytest.mark.parametrize("validation_fraction", [0.0, 0.1])
+@pytest.mark.parametrize("learning_rate", [1e3, 1e6])
+def test_a_training_that_diverges_names_the_learning_rate(learning_rate, validation_fraction):
+    X = np.random.default_rng(0).normal(size=(100, 2))
+    chosen = {"learning_rate": learning_rate, "validation_fraction": validation_fraction, "max_epochs": 3}
+    with pytest.raises(ValueError, match=r"nan.*; a smaller learning_rate may help|nan: .* learning_rate"):
+        MCLRegressor(**chosen, random_state=0, progress=False).fit(X, X[:, 0])

@@ -111,6 +111,38 @@ def test_measures_that_a_finished_run_lacks_are_taken_from_its_model(benchmark, 
     assert (run / "model.safetensors").stat().st_mtime_ns == changed
 
 
+def test_results_of_another_scene_are_measured_again(benchmark, tiny, tmp_path, own_counts):
+    [fold] = folds.folds(benchmark, ["zara1"])
+    run = tmp_path / "run"
+    first = study.run_scene(fold, tiny, 0, run)
+    record = json.loads((run / "metrics.json").read_text())
+    scores = record["tests"]["zara1"]
+    for tests in ({}, {"eth": scores}, {"zara1": {"all": scores["all"]}}, {"zara1": {}}):
+        (run / "metrics.json").write_text(json.dumps({**record, "tests": tests}))
+        assert study.run_scene(fold, tiny, 0, run).tests == first.tests
+
+
+@pytest.mark.parametrize("seconds", [None, "1", [1], True, -1, 1e200])
+def test_a_model_without_the_time_of_its_training_is_refused(seconds, benchmark, tiny, tmp_path, own_counts):
+    [fold] = folds.folds(benchmark, ["zara1"])
+    run = tmp_path / "run"
+    study.run_scene(fold, tiny, 0, run)
+    (run / "metrics.json").unlink()
+    config = json.loads((run / "config.json").read_text())
+    (run / "config.json").write_text(json.dumps({**config, "seconds": seconds}))
+    with pytest.raises(UserError, match=r"config\.json: .*seconds .*must"):
+        study.run_scene(fold, tiny, 0, run)
+
+
+def test_a_choice_needs_errors_to_compare(benchmark, tmp_path, monkeypatch):
+    pair = HELD_OUT[0]
+    perfect = dict.fromkeys(MEASURED, 0.0)
+    tests = {scene: {"filtered": perfect, "all": perfect} for scene in pair}
+    monkeypatch.setattr(study, "execute", lambda *_: study.Scores(1.0, tests))
+    with pytest.raises(UserError, match=r"run.metrics\.json: .* must be positive"):
+        study.run_choice(benchmark, pair, DEFAULT, 2, tmp_path / "run")
+
+
 def test_a_forecast_without_neighbors_is_that_of_a_lonely_pedestrian(benchmark, untrained):
     test = read_windows(folds.folds(benchmark, ["eth"])[0].files("test"))
     alone = untrained(test.observed.double())

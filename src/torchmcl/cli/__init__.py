@@ -73,15 +73,19 @@ def root(
     """K scored hypotheses in place of one averaged answer."""
 
 
-def main() -> None:
-    """Run the command line; wrong input ends with one sentence and exit code 2, a signal with 128 and its number."""
+def main(*, ends: bool = False) -> None:
+    """Run the command line; wrong input ends with one sentence and exit code 2, a signal with 128 and its number.
+
+    Args:
+        ends: Whether the process ends with it: signals are ignored from then on.
+    """
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
     os.environ["MPLBACKEND"] = (
         "agg"  # figures are only written to files, wherever the variable wants to show them
     )
-    with _terminable() as received, warnings.catch_warnings():
+    with _terminable(ends) as received, warnings.catch_warnings():
         warnings.showwarning = _remark
         # A name in another script is a row of boxes in a picture; nobody can do anything about it here.
         warnings.filterwarnings("ignore", message=r"Glyph \d+ .* missing from font")
@@ -97,7 +101,7 @@ def _remark(message: Warning | str, *about: Any, **more: Any) -> None:
 
 
 @contextmanager
-def _terminable() -> Iterator[list[int]]:
+def _terminable(ends: bool) -> Iterator[list[int]]:
     """SIGTERM and SIGHUP are handled as Ctrl-C is; yields the signals that came."""
     received: list[int] = []
 
@@ -116,8 +120,11 @@ def _terminable() -> Iterator[list[int]]:
     try:
         yield received
     finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
+        if ends:
+            _ignore_signals()
+        else:
+            for number, handler in before.items():
+                signal.signal(number, handler)
         sys.unraisablehook = hook
 
 

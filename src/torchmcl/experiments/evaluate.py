@@ -50,6 +50,8 @@ class ErrorSummary:
         for group, metrics in self.groups.items():
             if missing := {"emd", "oracle"} - metrics.keys():
                 raise ValueError(f"groups.{group}.{min(missing)} is missing")
+        if min(self.winners or [0]) < 0:
+            raise ValueError("winners must be counts")
 
 
 @dataclass

@@ -12,12 +12,13 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import ScalarFormatter
 
 from torchmcl.audio.datamodule import AudioDataModule, Batch
+from torchmcl.errors import UserError
 from torchmcl.experiments.build import open_data
 from torchmcl.experiments.evaluate import only_active
 from torchmcl.experiments.published import Cells
-from torchmcl.experiments.saved import load_network, load_settings, read_metrics
+from torchmcl.experiments.saved import RunMetrics, load_network, load_settings, read_metrics
 from torchmcl.hypotheses import Hypotheses
-from torchmcl.runs.figures import save_figure
+from torchmcl.runs.figures import caption, save_figure
 
 __all__ = ["Result", "by_data", "scenes", "sizes", "statistics", "winners"]
 
@@ -87,7 +88,7 @@ def statistics(path: Path, results: Sequence[Result]) -> Path:
                 x = np.arange(1, means.shape[1] + 1) + 0.04 * (number - (len(rows) - 1) / 2)
                 _bars(axis, x, means, result.label, number)
             axis.set(
-                title=f"{METRICS[column]}, {data}",
+                title=f"{METRICS[column]}, {caption(data)}",
                 ylabel="degrees",
                 ylim=(0, None),
                 xticks=range(1, means.shape[1] + 1),
@@ -118,7 +119,8 @@ def sizes(path: Path, results: Sequence[Result]) -> Path:
             for group in range(means.shape[2]):
                 _bars(axis, counts, means[:, column, group], f"D{group + 1}", group)
             axis.set(
-                title=f"{METRICS[column]}, {data}", xlabel="hypotheses", ylabel="degrees", ylim=(0, None), xscale="log"
+                title=f"{METRICS[column]}, {caption(data)}", xlabel="hypotheses", ylabel="degrees", ylim=(0, None),
+                xscale="log",
             )  # fmt: skip
             axis.set_xticks(counts, minor=False)
             axis.set_xticks([], minor=True)
@@ -138,8 +140,13 @@ def winners(path: Path, results: Sequence[Result]) -> Path:
         The PNG file; a PDF is beside it.
     """
     result = results[0]
-    counts = np.array(read_metrics(result.run).test.winners)
-    shares = counts / counts.sum()
+    counts = read_metrics(result.run).test.winners or []
+    expected = load_settings(result.run).method.hypotheses
+    if len(counts) != expected or not any(counts):
+        raise UserError(
+            f"{result.run / RunMetrics.file}: test.winners must be {expected} counts, of which one is positive"
+        )
+    shares = np.array(counts) / sum(counts)
     entropy = -(shares[shares > 0] * np.log(shares[shares > 0])).sum()
     figure = Figure(figsize=(6.5, 3.4), layout="constrained")
     axis = figure.subplots()

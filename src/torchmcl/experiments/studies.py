@@ -1,5 +1,6 @@
 """The tables and figures of the paper: which methods on which data, and what is made of their results."""
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -84,7 +85,8 @@ def write_table(path: Path, results: Sequence[Result]) -> Path:
 def _table_row(result: Result) -> TableRow:
     published = PUBLISHED.get(result.data, {}).get(result.published)
     known = [None] * len(COLUMNS) if published is None else [mean for mean, _ in published]
-    return TableRow(result.label, [*result.cells[0], *known])
+    cells = [None if math.isnan(mean) else (mean, std) for mean, std in result.cells[0]]
+    return TableRow(result.label, [*cells, *known])
 
 
 def _row(label: str, method: str) -> Row:

@@ -1,5 +1,6 @@
 """A table or figure of the paper: plan its runs, do what is missing, collect the results, write it."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,6 +20,9 @@ from torchmcl.runs.jobs import Job, Local, Ray, execute
 from torchmcl.runs.outputs import claim_outputs
 
 __all__ = ["StudyRun", "collect", "compose_panels", "plan", "run_study"]
+
+GROUPS = ("D1", "D2", "D3")
+"""The numbers of sources that tables and figures show."""
 
 
 @dataclass(frozen=True)
@@ -76,9 +80,7 @@ def collect(runs: Sequence[StudyRun]) -> tuple[Result, ...]:
         if run.row is not None:
             groups.setdefault((run.config.data.name, run.row.label), []).append(run)
     return tuple(
-        Result(
-            label, _row_of(same).published, data, tuple(_cells(run.folder) for run in same), same[0].folder
-        )
+        Result(label, _row_of(same).published, data, tuple(_cells(run) for run in same), same[0].folder)
         for (data, label), same in groups.items()
     )
 
@@ -217,10 +219,21 @@ def _row_of(runs: Sequence[StudyRun]) -> Row:
     return row
 
 
-def _cells(folder: Path) -> Cells:
-    groups = read_metrics(folder).test.groups
+def _cells(run: StudyRun) -> Cells:
+    """EMD, then oracle error, for one, two and three sources; NaN for a number that no test recording has."""
+    metrics, config = read_metrics(run.folder), run.config
+    wanted = {
+        "method": config.method.name,
+        "data": config.data.name,
+        "scale": config.scale,
+        "seed": config.seed,
+    }
+    for key, own in wanted.items():
+        if (found := getattr(metrics, key)) != own:
+            raise UserError(f"{run.done}: {key} is {found!r}, must be {own!r}")
+    groups = metrics.test.groups
     return tuple(
-        (groups[group][metric].mean, groups[group][metric].std)
+        (groups[group][metric].mean, groups[group][metric].std) if group in groups else (math.nan, math.nan)
         for metric in ("emd", "oracle")
-        for group in sorted(groups)
+        for group in GROUPS
     )

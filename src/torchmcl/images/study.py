@@ -132,7 +132,7 @@ def run(
     path = folder / "runs" / settings.task / method / f"seed{seed}.json"
     wanted = {**asdict(settings), "method": method, "seed": seed, "validation": validation}
     if path.exists():
-        return _check(read_json(path), wanted, path)
+        return _check(read_json(path), wanted, data.classes, path)
     parts = split(data, settings.task, settings.images, seed, validation=validation)
     network = _train(parts, data.classes, settings, method, seed, advance)
     record = {"settings": wanted, **evaluate(network, parts, seed)}
@@ -140,7 +140,7 @@ def run(
     return record
 
 
-def _check(record: Any, wanted: dict[str, Any], path: Path) -> dict[str, Any]:
+def _check(record: Any, wanted: dict[str, Any], classes: int, path: Path) -> dict[str, Any]:
     if not isinstance(record, dict) or set(record) != {"settings", "measures", "winners", "histogram"}:
         raise UserError(f"{path}: is not a record of this study; remove it or choose another --out")
     found = record["settings"]
@@ -155,7 +155,7 @@ def _check(record: Any, wanted: dict[str, Any], path: Path) -> dict[str, Any]:
     widths = {*map(len, outcome.winners)}, {*map(len, outcome.histogram)}
     counts = (each for table in (outcome.winners, outcome.histogram) for row in table for each in row)
     fits = outcome.measures.keys() >= MEASURES.keys() and widths == ({wanted["hypotheses"]}, {BINS})
-    if not fits or not all(0 <= each < 2**53 for each in counts):
+    if not fits or len(outcome.winners) != classes or not all(0 <= each < 2**53 for each in counts):
         raise UserError(f"{path}: is not a record of this study; remove it or choose another --out")
     return record
 

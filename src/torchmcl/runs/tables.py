@@ -161,7 +161,11 @@ class Table:
             [f"**{_pipe(text)}**" if bold else _pipe(text) for text, bold in cells] for cells in self.texts()
         ]
         lines = [[_pipe(heading) for heading in self.headings], rule, *body]
-        return f"**{self.title}**\n\n" + "\n".join("| " + " | ".join(line) + " |" for line in lines) + "\n"
+        return (
+            f"**{printable(self.title)}**\n\n"
+            + "\n".join("| " + " | ".join(line) + " |" for line in lines)
+            + "\n"
+        )
 
     def latex(self) -> str:
         """A tabular with booktabs rules."""
@@ -170,7 +174,7 @@ class Table:
             for cells in self.texts()
         )
         head = " & ".join(map(_latex, self.headings))
-        title = self.title.replace("\n", " ")
+        title = printable(self.title)
         return (
             f"% {title}\n\\begin{{tabular}}{{l{'r' * len(self.columns)}}}\n\\toprule\n"
             f"{head} \\\\\n\\midrule\n{body} \\\\\n\\bottomrule\n\\end{{tabular}}\n"
@@ -234,8 +238,8 @@ def _value(cell: Cell) -> float | None:
 
 
 def _pipe(text: str) -> str:
-    return text.replace("|", "\\|")
+    return printable(text).replace("|", "\\|")
 
 
 def _latex(text: str) -> str:
-    return "".join(LATEX.get(sign, sign) for sign in text)
+    return "".join(LATEX.get(sign, sign) for sign in printable(text))

@@ -5,6 +5,7 @@ from typing import Any
 
 from matplotlib.figure import Figure
 
+from torchmcl.runs.figures import caption
 from torchmcl.tabular.peers import OURS, PEERS
 
 __all__ = ["study_figure"]
@@ -30,7 +31,7 @@ def study_figure(found: dict[str, Any]) -> Figure:
         right.plot(
             [float(level) for level in levels], list(levels.values()), "o-", color=f"C{index}", markersize=4
         )
-    left.set_yticks(range(len(sets)), sets)
+    left.set_yticks(range(len(sets)), [caption(name) for name in sets])
     left.set(xlabel="CRPS relative to ours (lower is better)", title="Distributions")
     left.axvline(1, color="0.6", linewidth=0.8)
     left.legend(fontsize=7)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from torchmcl.runs.files import write_json
-from torchmcl.runs.records import provenance
+from torchmcl.runs.records import LARGEST, provenance
 from torchmcl.tabular.peers import Answer, peer_named
 from torchmcl.tabular.sets import Split, read_split
 
@@ -38,12 +38,19 @@ class Judged:
     interval_score: dict[str, float | None]
 
     def __post_init__(self) -> None:
-        if min(self.rows, self.test_rows) < 1 or self.crps <= 0:
-            raise ValueError("rows, test_rows and crps must be positive")
+        if min(self.rows, self.test_rows) < 1 or self.crps < 1 / LARGEST:
+            raise ValueError(f"rows and test_rows must be positive, crps at least {1 / LARGEST:g}")
+        for name in ("seconds", "cpu_seconds", "rmse", "mae"):
+            if getattr(self, name) < 0:
+                raise ValueError(f"{name} must not be negative")
         levels = [str(level) for level in COVERAGES]
         for name in ("coverage", "width", "interval_score"):
             if list(getattr(self, name)) != levels:
                 raise ValueError(f"{name} must have the levels {', '.join(levels)}")
+            if min((each for each in getattr(self, name).values() if each is not None), default=0) < 0:
+                raise ValueError(f"{name} must not be negative")
+        if max(self.coverage.values()) > 1:
+            raise ValueError("coverage must be at most 1")
 
 
 def judge(root: Path, name: str, split: int, method: str, seed: int = 0) -> dict[str, Any]:

@@ -50,7 +50,12 @@ class Readout:
         logits = rest.pop(0) if self.scores is not None else None
         # Of a copy: a softplus of strided numbers is several times slower.
         widths = softplus(rest.pop(0).contiguous()) + NARROWEST if self.widths else None
-        return Hypotheses(points.unflatten(-1, (K, dim)), logits, self.scores or "sigmoid", widths)
+        try:
+            return Hypotheses(points.unflatten(-1, (K, dim)), logits, self.scores or "sigmoid", widths)
+        except ValueError as error:
+            raise ValueError(
+                f"{error}: what the network gives is no number, a smaller learning_rate may help"
+            ) from None
 
 
 class Periodic(nn.Module):

@@ -70,7 +70,10 @@ class KeepBest(Callback):
             raise UserError(f"monitor is {self.monitor!r}, must be one of {logged}")
         value = trainer.callback_metrics[self.monitor].item()
         if math.isnan(value):
-            raise UserError(f"training stopped after epoch {trainer.current_epoch}: {self.monitor} is nan")
+            raise UserError(
+                f"training stopped after epoch {trainer.current_epoch}: {self.monitor} is nan; "
+                "a smaller learning_rate may help"
+            )
         if value < self.best if self.mode == "min" else value > self.best:
             self.best, self.epoch = value, trainer.current_epoch
             if self.restore:

@@ -218,9 +218,10 @@ class Learner(LightningModule):
                 assert hypotheses is not None
                 finite = [bool(flag) for flag in self._flags(batch, hypotheses).values()]
             found = [name for name, fine in zip(names, finite, strict=True) if not fine]
+            cause = "" if {"inputs", "active targets"} & {*found} else "; a smaller learning_rate may help"
             raise UserError(
                 f"training stopped at batch {first} of epoch {self.current_epoch}: the loss is "
-                f"{self._losses[first].item()}; not finite: {', '.join(found) or 'the loss alone'}"
+                f"{self._losses[first].item()}; not finite: {', '.join(found) or 'the loss alone'}{cause}"
             )
         self._checked = len(self._losses)
 

@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 from torchmcl.errors import UserError
 from torchmcl.runs.files import read_json
 from torchmcl.runs.folder import CONFIG, METRICS, RunFolder
-from torchmcl.runs.records import Record
+from torchmcl.runs.records import Record, from_plain
 from torchmcl.trajectories.evaluation import MEASURED, evaluate
 from torchmcl.trajectories.folds import (
     COUNTS,
@@ -44,10 +44,20 @@ class Scores(Record):
     seconds: float
     tests: dict[str, dict[str, dict[str, float]]]
 
-    @property
-    def complete(self) -> bool:
-        """Whether nothing is missing that is measured now: a run of an earlier version is measured again."""
-        return all(set(values) >= MEASURED for test in self.tests.values() for values in test.values())
+    def __post_init__(self) -> None:
+        if self.seconds < 0:
+            raise ValueError("seconds must not be negative")
+
+    def complete(self, names: set[str]) -> bool:
+        """Whether nothing is missing that is measured now: a run of an earlier version is measured again.
+
+        Args:
+            names: Of the test scenes.
+        """
+        return set(self.tests) == names and all(
+            set(test) == set(COUNTS) and all(set(values) >= MEASURED for values in test.values())
+            for test in self.tests.values()
+        )
 
 
 @dataclass(frozen=True)
@@ -125,7 +135,7 @@ def execute(training: Training, progress: Progress | bool = False) -> Scores:
     """
     with RunFolder.open(training.run, training.settings) as folder:
         scores = folder.read(Scores)
-        if scores is None or not scores.complete:
+        if scores is None or not scores.complete({name for name, _ in training.test}):
             forecaster, seconds = _trained(training, folder, progress)
             tests = {name: evaluate(forecaster, read_windows(files)) for name, files in training.test}
             scores = Scores(seconds, tests)
@@ -136,8 +146,7 @@ def execute(training: Training, progress: Progress | bool = False) -> Scores:
 def _trained(training: Training, folder: RunFolder, progress: Progress | bool) -> tuple[Forecaster, float]:
     """The forecaster and the seconds that it took; one that was saved already is read."""
     if folder.state in ("trained", "evaluated"):
-        config = read_json(training.run / CONFIG)
-        return Forecaster.from_pretrained(training.run), float(config["seconds"])
+        return Forecaster.from_pretrained(training.run), _seconds(training.run / CONFIG)
     began = time.perf_counter()
     forecaster = Forecaster().fit_windows(
         read_windows(training.train),
@@ -151,6 +160,14 @@ def _trained(training: Training, folder: RunFolder, progress: Progress | bool) -
     forecaster.save(training.run, seconds=seconds)
     folder.checkpoint.unlink(missing_ok=True)
     return forecaster, seconds
+
+
+def _seconds(path: Path) -> float:
+    """How long the training of a saved forecaster took."""
+    try:
+        return from_plain(Scores, {"seconds": read_json(path).get("seconds"), "tests": {}}).seconds
+    except UserError as error:
+        raise UserError(f"{path}: {error}") from None
 
 
 def summarize(records: dict[str, list[Scores]]) -> dict[str, Any]:
@@ -262,7 +279,12 @@ def run_choice(
     held_out = tuple(fold.files("val", without=pair))
     training = Training(tuple(train), held_out, tests, recipe_named(name, steps), 0, run)
     tested = execute(training, progress).tests
-    return {scene: tested[scene]["all"]["min_ade"] + tested[scene]["all"]["min_fde"] / 2 for scene in pair}
+    scores = {scene: tested[scene]["all"]["min_ade"] + tested[scene]["all"]["min_fde"] / 2 for scene in pair}
+    if min(scores.values()) <= 0:
+        raise UserError(
+            f"{run / METRICS}: min_ade + min_fde / 2 must be positive, for recipes are compared by it"
+        )
+    return scores
 
 
 def choose(scores: dict[tuple[str, str], dict[str, dict[str, float]]]) -> dict[str, dict[str, float]]:
