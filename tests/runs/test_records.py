@@ -48,38 +48,29 @@ def test_there_and_back(tmp_path):
     assert from_plain(Whole, plain()) == WHOLE
 
 
+@pytest.fixture
+def asked_again():
+    """Provenance is kept for the process: before and after a test it is forgotten."""
+    provenance.cache_clear()
+    yield
+    provenance.cache_clear()
+
+
+@pytest.mark.usefixtures("asked_again")
 def test_records_need_no_git(tmp_path, monkeypatch):
     monkeypatch.setenv("PATH", str(tmp_path))
-    provenance.cache_clear()
-    try:
-        assert provenance()["commit"] is None
-    finally:
-        provenance.cache_clear()
+    assert provenance()["commit"] is None
 
 
+@pytest.mark.usefixtures("asked_again")
 def test_the_commit_is_not_that_of_a_clone_around_the_installed_program(tmp_path, monkeypatch):
     subprocess.run(["git", "init", "-q", tmp_path], check=True)
-    words = [
-        "git",
-        "-C",
-        tmp_path,
-        "-c",
-        "user.name=x",
-        "-c",
-        "user.email=x@y",
-        "commit",
-        "-q",
-        "--allow-empty",
-    ]
-    subprocess.run([*words, "-m", "theirs"], check=True)
+    own = ["-c", "user.name=x", "-c", "user.email=x@y"]
+    subprocess.run(["git", "-C", tmp_path, *own, "commit", "-q", "--allow-empty", "-m", "theirs"], check=True)
     installed = tmp_path / "venv" / "site-packages" / "torchmcl" / "__init__.py"
     installed.parent.mkdir(parents=True)
     monkeypatch.setattr("torchmcl.__file__", str(installed))
-    provenance.cache_clear()
-    try:
-        assert provenance()["commit"] is None
-    finally:
-        provenance.cache_clear()
+    assert provenance()["commit"] is None
 
 
 @pytest.mark.parametrize(
